@@ -1,7 +1,5 @@
 """Each algorithm has its paper's baseline and scale under either credit, worked out by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every algorithm as it is shipped learns."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -3,8 +3,6 @@
 The slow formulas read one unpadded sequence after the other in float64, with plain autograd.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Lessons: the teacher's whole distribution, and mistakes that nobody is to learn."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Advantages, weights and losses are the published ones, in numpy and in torch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """PPO: estimates over turns, the loss of values, and a value head that outlives a stop."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

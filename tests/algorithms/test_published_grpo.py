@@ -3,8 +3,6 @@
 The formulas are written out anew: plain Python for the advantages, plain autograd for the gradient.
 """
 
-from __future__ import annotations
-
 import copy
 import statistics
 from dataclasses import dataclass, replace

@@ -57,7 +57,7 @@ VALUES = {  # choices of README.md that are single values
         **{p: [f"words.protocol={p}"] for p in ("split", "all", "allowed")},
         "split, half allowed": ["words.allowed_share=0.5"],
     },
-    "player": {player: [f"history.player={player}"] for player in (*PLAYERS, "top_openers")},
+    "player": {player: [f"history.player={player}"] for player in PLAYERS},
     "invalid": {
         invalid: [f"rules.invalid={invalid}"]
         for invalid in ("lose_turn", "end_game", "retry", "accept")

@@ -1,7 +1,5 @@
 """Files of data=: which rows are trained on, which are named, and which are left out."""
 
-from __future__ import annotations
-
 import hashlib
 import socket
 from pathlib import Path

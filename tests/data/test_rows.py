@@ -1,7 +1,5 @@
 """Cells of rows: feedback in two notations, lists as text, and hostile text."""
 
-from __future__ import annotations
-
 import pytest
 
 from wordle_rl.data.rows import BadRow, read_feedback, read_guesses, read_word

@@ -1,7 +1,5 @@
 """Rows that are made: true feedback, the prompts of training, and secrets of one split."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The fast entropy counts and the bound that saves most of them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

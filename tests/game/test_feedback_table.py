@@ -1,7 +1,5 @@
 """The feedback table: right on every pair, and safe in its cache."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Knowledge: candidates, entropies and broken clues against slow definitions."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """Scripted players: their published figures, and their randomness."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The rules: marks, hard mode, the price of bad answers, and how games end."""
 
-from __future__ import annotations
-
 import pytest
 
 from wordle_rl.game.rules import (

@@ -1,7 +1,5 @@
 """Minibatches: whole groups, a pure function of seed, step and epoch, weighed each on its own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

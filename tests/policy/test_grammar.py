@@ -1,7 +1,5 @@
 """Answers that only a grammar's words can have: which tokens may come, and how likely they are."""
 
-from __future__ import annotations
-
 import itertools
 import random
 

@@ -1,7 +1,5 @@
 """The lineage of a model: which stages are clean, and the line that tables show."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The arithmetic of memory plans, against sums by hand and against a count of every tensor."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Draws are pure functions of their place in the run, and invert the model's distribution."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """No two purposes share random numbers."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from types import SimpleNamespace

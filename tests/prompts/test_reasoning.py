@@ -1,7 +1,5 @@
 """Thoughts before a teacher's guess are true, varied, and leave the guess itself to the answer."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections import Counter

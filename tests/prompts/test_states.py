@@ -3,8 +3,6 @@
 The texts are read back by readers of their own, which know neither the clues nor letter_facts.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ file measures how often returns rank two games of one secret against their outco
 much. docs/INSIDE.md and wordle_rl/rewards/scoring.py state the numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import permutations

@@ -1,7 +1,5 @@
 """Conversations hold the very ids that were sampled, between what the chat template writes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Forms read as the tokenizer's own template writes them, wherever a game is taken over."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -148,5 +146,5 @@ def test_the_context_must_hold_the_longest_history():
     form = build_form("conversation", Chat(HFTokenizer(build_tokenizer())), Symbols())
     empty = len(form.opening(State())) + 8
     check_room(form, Sampling(max_tokens=8), empty)
-    with pytest.raises(ValueError, match=r"model.max_context must be \d+ or more .* 4 earlier"):
+    with pytest.raises(ValueError, match=r"model.max_context must be \d+ or more .* 4 guesses"):
         check_room(form, Sampling(max_tokens=8), empty, guesses=4)

@@ -1,7 +1,5 @@
 """Given dialogues as tokens: as a scripted player's game, and only their answers are trained."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.helpers.talks import turns_of

@@ -1,15 +1,12 @@
 """Where training games begin: how deep, after whose guesses, and always the same way."""
 
-from __future__ import annotations
-
 from collections import Counter
 
-import numpy as np
 import pytest
 
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players import GreedyEntropy, Player, RandomConsistent, TopOpeners
+from wordle_rl.game.players import GreedyEntropy, Player, RandomConsistent
 from wordle_rl.game.rules import State, feedback_code
 from wordle_rl.rollouts.history import History
 from wordle_rl.words.lists import WordLists
@@ -65,18 +62,9 @@ def test_a_game_in_which_only_the_secret_is_left_to_guess_begins_there() -> None
 
 def test_a_groups_state_depends_on_seed_step_and_number_alone(knowledge) -> None:
     secrets = list(knowledge.words.answers[:60])
-    history = history_of(knowledge, 0, 4, TopOpeners(knowledge))
+    history = history_of(knowledge, 0, 4, RandomConsistent(knowledge, "allowed"))
     whole = states(history, secrets)
     parts = [states(history, secrets[a : a + 20], first=a) for a in (0, 20, 40)]
     assert [state for part in parts for state in part] == whole
     assert states(history, secrets, step=1) != whole
     assert states(history, secrets, first=1) != whole
-
-
-def test_the_top_openers_are_the_published_ones_each_as_likely(knowledge) -> None:
-    player = TopOpeners(knowledge)
-    assert player.openers == ["soare", "roate", "raise", "raile", "reast"]
-    words = player.answer([State()] * 100, np.arange(100) / 100)
-    assert set(Counter(words).values()) == {20}
-    for state in states(history_of(knowledge, 2, 2, player), ["crane", "mound", "abbey"]):
-        assert feedback_code(state.guesses[0], state.guesses[1]) == state.clues[0].feedback

@@ -1,7 +1,5 @@
 """Every kind of rollout in every form trains what was sampled, in groups that share their state."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import Any

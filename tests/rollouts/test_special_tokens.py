@@ -1,7 +1,5 @@
 """Special tokens inside an answer: they are no part of a guess, and logs show them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -15,7 +13,7 @@ from tests.helpers.tiny import (
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
 from wordle_rl.prompts.parser import ParseFailure, parse, parse_call
-from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.chat import ToolChat
 
 TOKENIZERS: dict[str, Any] = {
     "embedded": build_tokenizer,
@@ -75,6 +73,6 @@ def test_tags_are_read_whatever_kind_of_token_they_are(special):
     tokenizer = HFTokenizer(inner)
     thought = "<think><guess>slate</guess></think>\n<guess>crane</guess>"
     assert parse(tokenizer.decode(ids_of(tokenizer, thought))).guess == "crane"
-    call = Chat(tokenizer).with_tool.call("crane")
+    call = ToolChat(tokenizer).call("crane")
     assert "<tool_call>" in call
     assert parse_call(tokenizer.decode(ids_of(tokenizer, call))).guess == "crane"

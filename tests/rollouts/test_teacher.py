@@ -1,7 +1,5 @@
 """Scripted players at the table: thoughts before an answer, solved examples, time that runs out."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

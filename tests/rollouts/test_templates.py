@@ -1,7 +1,5 @@
 """A game's ids read as each manner of chat template writes the conversation, whoever answered."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from typing import Any

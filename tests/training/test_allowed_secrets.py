@@ -1,7 +1,5 @@
 """Training games whose secret may be any allowed word, in all groups or in a share of them."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

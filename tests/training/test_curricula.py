@@ -1,7 +1,5 @@
 """Curricula: what a step is judged by and plays, and that a stopped run follows them as before."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random
@@ -114,7 +112,7 @@ def test_lost_secrets_are_played_again_the_oldest_loss_first(words):
     assert taught.plan().replayed == ("crane", "moist")  # two of five groups; slate was won
     taught.observe(games({"bamel": 0.0, "crane": 0.0, "moist": 1.0}))
     # lucky still waits; crane was lost again
-    assert taught.state_dict() == {"waiting": ["lucky", "bamel", "crane"]}
+    assert taught.state_dict() == {"_waiting": ["lucky", "bamel", "crane"]}
     assert taught.plan().replayed == ("lucky", "bamel")
 
 

@@ -1,7 +1,5 @@
 """Training on a file: which rows a step takes, what a run records, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -151,7 +149,7 @@ def test_a_model_that_may_know_held_out_secrets_does_not_start_a_clean_run(
     assert ("No test secret was ever the secret of a training game." in told) is clean
     assert ("could have validation or test secrets" in told) is not clean
     if kind == "unknown":
-        assert "(answers.jsonl: 1 secret and 1 row without a secret)" in told
+        assert "(answers.jsonl: 1 secrets, and 1 rows without a secret)" in told
     [stage] = stages_of(folder / "model")
     setup = build_experiment(resolve(composed("words.test=6", "words.val=6")))
     assert is_clean(stage, setup.words, setup.splits) is clean

@@ -1,7 +1,5 @@
 """Runs that fail: the manifest says so and why, and what was reached can be gone on from."""
 
-from __future__ import annotations
-
 import errno
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Stages: a run that starts from another run's model, and what must be as it was there."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

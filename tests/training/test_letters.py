@@ -1,7 +1,5 @@
 """Credit by letter: which letter spoils a guess, which token holds it, and what each one earns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

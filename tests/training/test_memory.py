@@ -1,7 +1,5 @@
 """The memory guard: what it measures, when it acts, and that a run keeps its numbers."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

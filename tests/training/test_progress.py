@@ -1,7 +1,5 @@
 """What is said on the terminal while a command works."""
 
-from __future__ import annotations
-
 import time
 
 from wordle_rl.game.rules import Game

@@ -1,7 +1,5 @@
 """Groups that teach nothing: counted, skipped, and replaced where the algorithm says so."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -3,8 +3,6 @@
 Formulas are tested elsewhere with inputs by hand. This is about what feeds them.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Train, validation and test secrets, and which of them a run may train on."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Word lists: the original ones are as published, and faulty files are told in one line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 Axes: R rollouts of a step, K turns of a rollout, S sequences, T tokens.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Any

@@ -6,8 +6,6 @@ earned. Both compare rollouts by the algorithm's own baseline and scale.
 Axes: R rollouts of a step, K turns of a rollout; G groups, N rollouts of a group.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Decoupled Clip and Dynamic Sampling Policy Optimization (Yu et al. 2025, arXiv 2503.14476)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 

@@ -3,8 +3,6 @@
 A player that never errs never shows how to recover from an error; slips put some into its games.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 

@@ -4,8 +4,6 @@ Each step makes pairs from its own rollouts, as in online DPO (arXiv 2402.04792)
 the policy at the start of the run.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any
 

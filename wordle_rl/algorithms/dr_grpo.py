@@ -5,8 +5,6 @@ the group's deviation, which favours questions that are nearly always or nearly 
 GRPO divides by a constant, the token budget of a rollout, and not by the deviation.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

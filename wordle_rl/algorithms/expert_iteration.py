@@ -2,8 +2,6 @@
 1705.08439; for language models ReST-EM, arXiv 2312.06585).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Group Relative Policy Optimization (DeepSeekMath, arXiv 2402.03300)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from wordle_rl.algorithms.base import Weight

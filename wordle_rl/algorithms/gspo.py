@@ -1,7 +1,5 @@
 """Group Sequence Policy Optimization (Zheng et al. 2025, arXiv 2507.18071)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -3,8 +3,6 @@
 Each algorithm has a file of its own that says how it differs.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 

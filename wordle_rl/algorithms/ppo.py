@@ -1,7 +1,5 @@
 """Proximal Policy Optimization with a value head (Schulman et al. 2017, arXiv 1707.06347)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

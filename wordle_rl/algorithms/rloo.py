@@ -1,7 +1,5 @@
 """REINFORCE Leave-One-Out (Ahmadian et al. 2024, arXiv 2402.14740)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

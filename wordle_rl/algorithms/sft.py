@@ -3,8 +3,6 @@
 The rollouts are the player's games, written as if the policy had played them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -26,7 +26,6 @@ from wordle_rl.game.players import (
     Player,
     RandomConsistent,
     Teacher,
-    TopOpeners,
 )
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.optim import Optim
@@ -305,8 +304,7 @@ def build_style(config: Mapping[str, Any], rules: Rules) -> PromptStyle:
 def build_history(node: Any, knowledge: Knowledge, rules: Rules) -> History | None:
     """Build where training games begin. None means the empty board."""
     settings: HistorySettings = instantiate("history", node, HistorySettings)
-    players = {**PLAYERS, "top_openers": TopOpeners}
-    check_choice("history.player", settings.player, tuple(players))
+    check_choice("history.player", settings.player, tuple(PLAYERS))
     if settings.most >= rules.max_turns:
         raise ConfigError(
             f"history.most must be below rules.max_turns={rules.max_turns}, so that a turn is left "
@@ -319,7 +317,7 @@ def build_history(node: Any, knowledge: Knowledge, rules: Rules) -> History | No
             f"history.player={settings.player} ignores clues, which rules.hard_mode=true forbids: "
             "choose another player"
         )
-    player, stand_in = players[settings.player](knowledge), RandomConsistent(knowledge, "allowed")
+    player, stand_in = PLAYERS[settings.player](knowledge), RandomConsistent(knowledge, "allowed")
     return History(least=settings.least, most=settings.most, player=player, stand_in=stand_in)
 
 

@@ -39,7 +39,6 @@ from wordle_rl.runs.interrupts import Interrupted, Interrupts, ignore_signals
 from wordle_rl.runs.paths import CONF, EVAL, ROOT, TRAIN
 from wordle_rl.runs.processes import Launch, check_first_start, read_launch
 from wordle_rl.training.experiment import Experiment, describe_run_lineage, stages_of_run
-from wordle_rl.training.log import describe_idle_groups
 from wordle_rl.training.loop import MemoryFull, TrainingFailed, describe_fault
 
 _PATIENCE = 60.0  # seconds that a further process gives the first one to save its work
@@ -77,8 +76,6 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         write_page(folder)
     if opened.setup.logger.tensorboard:
         print(f"curves: tensorboard --logdir {folder.path.parent}")
-    if idle := describe_idle_groups(summary):
-        print(idle)
     print(f"took {time.monotonic() - begin:.0f} s", flush=True)
     return summary
 

@@ -1,7 +1,5 @@
 """Opens the file of data=, checks each row, and keeps the rows that a run can train on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path

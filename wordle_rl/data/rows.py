@@ -3,8 +3,6 @@
 Files come from anywhere. A cell is never evaluated as code, and addresses in it are never opened.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Collection, Mapping

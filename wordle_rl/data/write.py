@@ -4,8 +4,6 @@ State rows have the columns of verl (data_source, prompt, ability, reward_model,
 prompt is a list of messages as TRL wants it. The same seed gives the same rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ All take the candidates as equally likely, are exact for word lists of any size,
 rounding. wordle_rl.game.knowledge asks these functions about states of games.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from wordle_rl.game.feedback_table import letters_of

@@ -4,8 +4,6 @@ The table is built once per pair of word lists (under a second for the original 
 memory-mapped from a cache afterwards. wordle_rl.game.rules has the rule for one pair of words.
 """
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Sequence
@@ -28,10 +26,7 @@ def letters_of(words: Sequence[str]) -> np.ndarray:
 
 
 def feedback_row(guess: str, secrets: np.ndarray) -> np.ndarray:
-    """Feedback codes uint8 [secrets] of any five letters, a word or not.
-
-    secrets: their letters uint8 [secrets, 5] from letters_of.
-    """
+    """Feedback codes uint8 [secrets] of any five letters. secrets: from letters_of."""
     return _codes(letters_of([guess]), secrets)[0]
 
 

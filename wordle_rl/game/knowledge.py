@@ -107,8 +107,7 @@ class Knowledge:
     """Answers questions about states of games on one pair of word lists.
 
     words, table: the lists and their feedback codes uint8 [allowed, answers] (feedback_table).
-    Masks are bool [answers]; returned masks are shared and read-only. Its only state is a
-    transposed copy of the table (30 MB for the original lists) and bounded caches.
+    Masks are bool [answers]; returned masks are shared and read-only.
     """
 
     def __init__(self, words: WordLists, table: np.ndarray) -> None:
@@ -165,10 +164,7 @@ class Knowledge:
 
     @cached_property
     def opener_ranks(self) -> np.ndarray:
-        """The rank of every allowed word by opener_bits, int [allowed]. Equal words share a rank.
-
-        1 is the best.
-        """
+        """The rank, 1 the best, of every allowed word by opener_bits, int [allowed]."""
         return np.searchsorted(np.sort(-self.opener_bits), -self.opener_bits - TIE) + 1
 
     def best_entropy(self, state: State) -> float:
@@ -194,9 +190,8 @@ class Knowledge:
         """The entropy of a guess, and the mean number of candidates left after its feedback."""
         counts = self._counts(guess, mask)
         counts = counts[counts > 0]
-        if not len(counts):
-            return 0.0, 0.0
-        return float(entropy(counts)), float(np.square(counts).sum() / counts.sum())
+        left = np.square(counts).sum() / counts.sum() if len(counts) else 0.0
+        return float(entropy(counts)) if len(counts) else 0.0, float(left)
 
     def is_consistent(self, guess: str, state: State) -> bool:
         """Whether any five letters, a word or not, could be the secret after all clues."""
@@ -221,21 +216,19 @@ class Knowledge:
         return count_codes(self.feedback(guess)[mask][None])[0]
 
     def _compute_mask(self, clues: tuple[Clue, ...]) -> np.ndarray:
+        mask = np.ones(len(self.words.answers), dtype=bool)
         if clues:
             last = clues[-1]
             mask = self._mask(clues[:-1]) & (self.feedback(last.guess) == last.feedback)
-        else:
-            mask = np.ones(len(self.words.answers), dtype=bool)
         mask.flags.writeable = False
         return mask
 
     def _compute_allowed_mask(self, clues: tuple[Clue, ...]) -> np.ndarray:
         mask = np.ones(len(self.words.allowed), dtype=bool)
         if clues:
-            fitting = np.flatnonzero(self._allowed_mask(clues[:-1]))
-            row = feedback_row(clues[-1].guess, self._allowed_letters[fitting])
-            mask[:] = False
-            mask[fitting[row == clues[-1].feedback]] = True
+            mask = self._allowed_mask(clues[:-1]).copy()
+            row = feedback_row(clues[-1].guess, self._allowed_letters[mask])
+            mask[mask] = row == clues[-1].feedback
         mask.flags.writeable = False
         return mask
 

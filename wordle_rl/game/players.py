@@ -4,8 +4,6 @@ A player draws all its randomness from the given uniforms, so the same state and
 the same answer.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import random
 import string
@@ -105,23 +103,6 @@ class RandomConsistent(Teacher):
         return fitting if len(fitting) else np.arange(len(self.pool))
 
 
-class TopOpeners(RandomConsistent):
-    """Opens with one of the five allowed words of highest entropy, then guesses as its base does.
-
-    On the original lists they are soare, roate, raise, raile and reast.
-    """
-
-    def __init__(self, knowledge: Knowledge) -> None:
-        super().__init__(knowledge)
-        best = np.argsort(-knowledge.opener_bits, kind="stable")[:5]
-        self.name, self.openers = "top openers", [knowledge.words.allowed[i] for i in best]
-
-    def choose(self, state: State, uniform: float = 0.0) -> str:
-        if state.clues:
-            return super().choose(state, uniform)
-        return self.openers[pick(uniform, len(self.openers))]
-
-
 class Mistakes(Player):
     """Errs as a learner does, so that a teacher can show how to recover.
 
@@ -188,13 +169,11 @@ class GreedyEntropy(Player):
     """Makes the guess of highest entropy, candidates first, then in alphabetical order.
 
     A strong ceiling, not the optimum. It uses no randomness.
-    opener: the first guess of every game; None computes the best one.
-    candidates: which words it takes for possible secrets, equally likely. With "allowed" it does
-    not know the answers.
+    opener: the first guess of every game; None computes the best one. candidates: which words it
+    takes for possible secrets, equally likely. With "allowed" it does not know the answers.
 
     On the original lists it never loses. With SALET it needs 3.432 turns on average. Over allowed
-    words it opens with TARES and needs 3.965. It caches its guess for each set of candidates, a few
-    thousand for whole word lists.
+    words it opens with TARES and needs 3.965.
     """
 
     def __init__(

@@ -4,8 +4,6 @@ feedback_code() decides every mark, repeated letters included. This is plain Pyt
 games; feedback_table.py applies the same rule to whole word lists at once.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Container
 from dataclasses import dataclass, field
@@ -133,8 +131,7 @@ class Rules:
 
     invalid decides about non-words and, in hard mode, about guesses that ignore a clue. unparsable
     decides about answers without a guess. accept gives feedback on any five letters. lose_turn uses
-    up a turn without feedback. end_game loses at once. retry asks again without using a turn, at
-    most max_retries times a game.
+    up a turn without feedback. end_game loses at once. retry asks again without using a turn.
     """
 
     max_turns: Annotated[int, Within(1, 100)] = 6
@@ -153,10 +150,10 @@ class Rules:
 def breaks_hard_mode(guess: str, clues: tuple[Clue, ...]) -> bool:
     """Whether a guess drops a placed letter, or holds fewer of a letter than the clues revealed."""
     for clue in clues:
-        revealed = Counter(g for g, m in zip(clue.guess, clue.marks, strict=True) if m != "x")
-        if any(
-            m == "✓" and guess[i] != clue.guess[i] for i, m in enumerate(clue.marks)
-        ) or revealed - Counter(guess):
+        marked = [*zip(clue.guess, clue.marks, guess, strict=True)]
+        if any(mark == "✓" and now != letter for letter, mark, now in marked):
+            return True
+        if Counter(letter for letter, mark, _ in marked if mark != "x") - Counter(guess):
             return True
     return False
 

@@ -4,9 +4,8 @@ A minibatch is what one optimiser step uses; a micro-batch is a part of it that 
 Rows of one unit always stay together.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,24 +147,11 @@ def minibatches(
 def take(batch: Batch, rows: NDArray[np.int64], weights: NDArray[np.float64]) -> Batch:
     """Some rows of a batch, cut to their length. weights: [rows] of each trained token in a row."""
     width = int(batch.lengths[rows].max(initial=0))
-
-    def part(values: NDArray | None) -> NDArray | None:
-        return None if values is None else values[rows, :width]
-
-    trained = batch.trained[rows, :width]
-    return replace(
-        batch,
-        ids=batch.ids[rows, :width],
-        lengths=batch.lengths[rows],
-        trained=trained,
-        advantages=batch.advantages[rows, :width],
-        weights=(trained * weights[:, None]).astype(np.float32),
-        sampler_logprobs=batch.sampler_logprobs[rows, :width],
-        old_logprobs=part(batch.old_logprobs),
-        ref_logprobs=part(batch.ref_logprobs),
-        old_values=part(batch.old_values),
-        targets=part(batch.targets),
-        distributions=batch.distributions and [batch.distributions[row] for row in rows],
-        units=None if batch.units is None else batch.units[rows],
-        choices=batch.choices and [batch.choices[row] for row in rows],
-    )
+    chosen: dict[str, Any] = {}
+    for name, values in vars(batch).items():
+        if isinstance(values, np.ndarray):
+            chosen[name] = values[rows, :width] if values.ndim == 2 else values[rows]
+        elif isinstance(values, list):
+            chosen[name] = [values[row] for row in rows]
+    chosen["weights"] = (chosen["trained"] * weights[:, None]).astype(np.float32)
+    return replace(batch, **chosen)

@@ -69,11 +69,8 @@ def choose_precision(seconds: Mapping[Any, float]) -> tuple[Precision, str]:
     seconds: of the same products in fp32 and in bf16.
     """
     speedup = seconds["fp32"] / seconds["bf16"]
-    if speedup >= BF16_SPEEDUP:
-        return "bf16", f"bf16: {speedup:.1f} times as fast as fp32 on this processor"
-    if speedup >= 1.0:
-        return "fp32", f"fp32: bf16 is only {speedup:.1f} times as fast on this processor"
-    return "fp32", f"fp32: bf16 is {1 / speedup:.1f} times slower on this processor"
+    chosen = "bf16" if speedup >= BF16_SPEEDUP else "fp32"
+    return chosen, f"{chosen}: bf16 is {speedup:.1f} times as fast as fp32 on this processor"
 
 
 def choose_threads(seconds: Mapping[int, float]) -> tuple[int, str | None]:

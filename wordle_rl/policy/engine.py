@@ -1,7 +1,5 @@
 """What rollouts need of a model: its tokenizer, and answers to prompts of token ids."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum

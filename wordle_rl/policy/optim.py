@@ -1,7 +1,5 @@
 """Settings of the optimiser, and the learning rate as a function of the step."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the training step needs of a model; each backend implements it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Protocol
 

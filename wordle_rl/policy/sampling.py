@@ -5,8 +5,6 @@ on the batch layout nor on how often a run was stopped and resumed. The generato
 counter-based Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -74,14 +72,10 @@ class Sampling:
 
     def check_trainable(self) -> None:
         """Raise ValueError when the policy gradient of these draws would be wrong."""
-        if self.temperature == 0.0:
+        if self.temperature == 0.0 or self.top_p < 1.0 or self.top_k > 0:
             raise ValueError(
-                "sampling.temperature must be above 0 in training: greedy groups have no spread"
-            )
-        if self.top_p < 1.0 or self.top_k > 0:
-            raise ValueError(
-                "sampling.top_p must be 1 and sampling.top_k 0 in training: the trainer scores "
-                "the whole distribution, so cut-off draws would bias the gradient"
+                "sampling.temperature must be above 0 in training, sampling.top_p 1 and "
+                "sampling.top_k 0: other draws have no spread or bias the gradient"
             )
 
 
@@ -114,14 +108,9 @@ def generator(
 
 
 def uniforms(
-    *,
-    seed: int,
-    step: int,
-    rollouts: NDArray[np.int64],
-    turn: int,
-    tokens: int,
+    *, seed: int, step: int, rollouts: NDArray[np.int64], turn: int, tokens: int,
     stream: Stream = Stream.TRAINING,
-) -> NDArray[np.float64]:
+) -> NDArray[np.float64]:  # fmt: skip
     """The uniform numbers in [0, 1) for one turn: one per rollout and token.
 
     rollouts: [N] index of each rollout within the step. Returns float64 [N, tokens]. An entry does
@@ -151,10 +140,6 @@ class Draws:
     def uniforms(self, games: Sequence[int], turn: int, tokens: int) -> NDArray[np.float64]:
         """The uniforms [games, tokens] of one turn of some games."""
         return uniforms(
-            seed=self.seed,
-            step=self.step,
-            rollouts=np.array(games) + self.first_rollout,
-            turn=turn,
-            tokens=tokens,
-            stream=self.stream,
-        )
+            seed=self.seed, step=self.step, rollouts=np.array(games) + self.first_rollout,
+            turn=turn, tokens=tokens, stream=self.stream,
+        )  # fmt: skip

@@ -1,7 +1,5 @@
 """Settings of model=, backend= and vllm=, checked before anything heavy is imported."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from pathlib import Path

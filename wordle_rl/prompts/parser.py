@@ -86,10 +86,7 @@ def call_message(word: str) -> dict[str, Any]:
 
 
 def parse(text: str) -> Parsed:
-    """The guess of an answer, or the named reason why there is none.
-
-    text: any string, of any length; time is linear in it. Never raises.
-    """
+    """The guess of an answer, or the named reason why there is none. Never raises."""
     return read_tagged(text, OPEN_GUESS, CLOSE_GUESS, as_guess)
 
 

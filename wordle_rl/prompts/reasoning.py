@@ -12,8 +12,6 @@ copy; `!` says that there are no more. One of three signs means an unknown place
 same in a line of English.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from string import ascii_lowercase
@@ -45,7 +43,7 @@ class View:
     known: tuple[Known, ...]
     absent: str
     left: int  # answers that fit all clues
-    fits: bool | None  # whether the guess fits all clues; None gives no reason
+    fits: bool | None = None  # whether the guess fits all clues; None gives no reason
     rest: float = 0.0  # mean number of answers left after a guess that does not fit
 
 
@@ -67,17 +65,18 @@ class Reasoning:
 
         guess: None gives no reason for the guess.
         """
-        facts = letter_facts(state.clues)
-        mask = self._knowledge.candidates(state)
+        facts, mask = letter_facts(state.clues), self._knowledge.candidates(state)
         fits = None if guess is None else self._knowledge.is_consistent(guess, state)
         rest = self._knowledge.outlook(guess, mask)[1] if guess and not fits else 0.0
         placed, barred = Counter(facts.placed.values()), facts.barred
-        known = []
-        for letter, copies in facts.at_least.items():
-            exact, elsewhere = letter in facts.at_most, copies > placed[letter]
-            if exact or elsewhere:
-                places = tuple(barred.get(letter, ())) if elsewhere else ()
-                known.append(Known(letter=letter, copies=copies, exact=exact, barred=places))
+        known = [
+            Known(
+                letter=letter, copies=copies, exact=letter in facts.at_most,
+                barred=tuple(barred.get(letter, ())) if copies > placed[letter] else (),
+            )
+            for letter, copies in facts.at_least.items()
+            if letter in facts.at_most or copies > placed[letter]
+        ]  # fmt: skip
         view = View(
             placed={place + 1: letter for place, letter in facts.placed.items()},
             known=tuple(known), absent="".join(facts.absent), left=int(mask.sum()), fits=fits,

@@ -7,8 +7,6 @@ answers then are too. A style is only text; chat templates and tokens come later
 model's tokenizer can hold each as one token.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass

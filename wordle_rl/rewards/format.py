@@ -3,14 +3,7 @@
 from dataclasses import dataclass
 
 from wordle_rl.game.rules import PlayedTurn
-from wordle_rl.prompts.parser import (
-    CLOSE_THINK,
-    OPEN_THINK,
-    ParseFailure,
-    parse,
-    parse_call,
-    thought_of,
-)
+from wordle_rl.prompts.parser import CLOSE_THINK, OPEN_THINK, ParseFailure, parse, parse_call
 from wordle_rl.words.lists import WordLists
 
 IN_LIST = 1.0
@@ -58,16 +51,12 @@ class Format:
         if turn.guess is not None:
             if turn.guess not in self.words.allowed_set:
                 return NOT_IN_LIST
-            return WITHOUT_THOUGHT if self.think and not _has_thought(turn.text) else IN_LIST
+            # The opening tag may be part of the prompt.
+            thought = parse(turn.text).thought.replace(OPEN_THINK, "").replace(CLOSE_THINK, "")
+            return WITHOUT_THOUGHT if self.think and not thought.strip() else IN_LIST
         parsed = (parse_call if self.form == "tool" else parse)(turn.text)
         if parsed.reason is None:  # a guess that does not count: the answer hit its token limit
             return WRONG_CONTENT
         if parsed.reason is ParseFailure.NO_GUESS_TAG and parsed.thought:
             return _ONLY_THOUGHT
         return _GRADES.get(parsed.reason, 0.0)
-
-
-def _has_thought(text: str) -> bool:
-    """Whether an answer has a closed think block that is not empty."""
-    # The opening tag may be part of the prompt.
-    return bool(thought_of(text).replace(OPEN_THINK, "").replace(CLOSE_THINK, "").strip())

@@ -22,15 +22,8 @@ reward holds among games taken over after equally many turns, such as those of o
 
 The order holds for the rewards of whole games, which rollout.credit=game compares. credit=turn
 compares returns (see to_go), which are not ordered by outcome: they leave out earlier turns and
-discount later ones. Of pairs of a won and a lost game on one secret, so many have the higher return
-at the first turn of the lost game (phase2, a player that errs in 30 % of its turns):
-
-    discount 1     4 %
-    discount 0.5  18 %   the default
-    discount 0    39 %   only the first guess itself counts
-
-At the turn that wins, with discount 0.5 or 0, no other return of the group was as high. See
-tests/rewards/test_returns.py.
+discount later ones. tests/rewards/test_returns.py measures how often, and at the turn that wins no
+other return of the group was as high.
 
 Example: format has weight 1 and a maximum of 1, so P = 1. Win has weight 2 and speed 0.5, so
 winning one turn earlier is worth 2 * 0.5 / 5 = 0.2. A game of six turns has a non-word, a legal
@@ -155,11 +148,8 @@ class RewardSet:
     @property
     def turn_maximum(self) -> float:
         """P: the most shaping that one turn can get."""
-        return math.fsum(
-            self.weights[name] * part.range[1]
-            for name, part in self.components.items()
-            if not isinstance(part, Win)
-        )
+        shaping = (name for name, part in self.components.items() if not isinstance(part, Win))
+        return math.fsum(self.weights[n] * self.components[n].range[1] for n in shaping)
 
     @property
     def turn_minimum(self) -> float:
@@ -176,18 +166,21 @@ class RewardSet:
 
         unplayed: turns that a lost game still had when a violation ended it.
         """
-        parts = [self._turn(turn) for turn in turns]
+        weights = self.weights.items()
+        parts = [
+            {name: weight * self._value(name, turn) if weight else 0.0 for name, weight in weights}
+            for turn in turns
+        ]
         if self.lawful and turns:
             self._correct(turns, parts, unplayed)
         return GameReward(turns=tuple(parts))
 
     def to_go(self, game: Game, reward: GameReward, discount: float = 1.0) -> list[float]:
-        """[K] what each turn and the later ones earned.
+        """[K] what each turn and the later ones earned; d turns later counts discount ** d.
 
-        A reward d turns later counts discount ** d. A win credits the most shaping for each unused
-        turn, discounted in the same way, so at discount 1 playing longer never pays. The credit of
-        the whole game also makes up for earlier turns; that part is left out here. So a lost game
-        may have a higher return at its first turn than a won one.
+        A win credits the most shaping for each unused turn, discounted in the same way, so at
+        discount 1 playing longer never pays. The credit of the whole game also makes up for earlier
+        turns; that part is left out here.
         """
         own = [math.fsum(v for n, v in turn.items() if n != CREDIT) for turn in reward.turns]
         if self.lawful and game.won:
@@ -195,13 +188,6 @@ class RewardSet:
             own[-1] += self.turn_maximum * math.fsum(discount**d for d in unused)
         totals = accumulate(reversed(own), lambda later, now: now + discount * later)
         return [round(total, _DIGITS) for total in totals][::-1]
-
-    def _turn(self, turn: PlayedTurn) -> dict[str, float]:
-        """The weighted share of each component in a turn."""
-        return {
-            name: weight * self._value(name, turn) if weight else 0.0
-            for name, weight in self.weights.items()
-        }
 
     def _value(self, name: str, turn: PlayedTurn) -> float:
         """The unweighted reward of a turn. Raises ValueError if it is outside its range."""
@@ -243,7 +229,8 @@ def build_reward_set(
 ) -> RewardSet:
     """Build a RewardSet from its node in the config, whose `components` map names to rewards.
 
-    where: the key of the node, for error messages. Each reward has its weight beside its settings.
+    where: the key of the node, for error messages. Each reward has its weight beside its settings,
+    and null switches it off.
     """
     components = node.get("components") if isinstance(node, Mapping) else node
     if not isinstance(components, Mapping):
@@ -251,13 +238,11 @@ def build_reward_set(
     filled = {"words": knowledge.words, "knowledge": knowledge, "form": form}
     parts, weights = {}, {}
     for name, given in components.items():
-        if given is None:
-            continue  # switched off by an override
-        key = f"{where}.components.{name}"
-        settings, weights[name] = given, 1.0
-        if isinstance(given, Mapping):
-            settings = {k: value for k, value in given.items() if k != "weight"}
-            weights[name] = given.get("weight", 1.0)
-        check_type(f"{key}.weight", weights[name], Weight)
-        parts[name] = instantiate(key, settings, Reward, **filled)
+        if given is not None:
+            key = f"{where}.components.{name}"
+            check_type(key, given, dict)
+            settings = {"weight": 1.0, **given}
+            weights[name] = settings.pop("weight")
+            check_type(f"{key}.weight", weights[name], Weight)
+            parts[name] = instantiate(key, settings, Reward, **filled)
     return instantiate(where, {**node, "components": parts, "weights": weights}, RewardSet)

@@ -6,17 +6,18 @@ answer, such as a blank in older Mistral templates. The policy has to draw that 
 scripted player's answers begin with it.
 """
 
-from __future__ import annotations
-
 from functools import cached_property, lru_cache
 from typing import Any
 
 from wordle_rl.policy.engine import Tokenizer
 from wordle_rl.prompts.parser import TOOL, call_message, parse_call
 
+_TOOLS = (
+    "rollout.form=tool needs a model whose chat template has tools and writes their calls as "
+    "<tool_call>{...}</tool_call>, as Qwen2.5's does"
+)
 # Stand-ins that survive templates' trimming.
 _ANSWER, _MESSAGE, _SYSTEM = "ANSWERPLACE", "MESSAGEPLACE", "SYSTEMPLACE"
-_LONGEST_QUOTE = 400  # characters of a rendered conversation in an error message
 _CACHE_SIZE = 20_000  # entries of up to some 10 kB; there are 12,972 allowed words
 
 
@@ -33,11 +34,11 @@ class Chat:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         text = tokenizer.render(_CONVERSATION)
-        between = text[text.find(_ANSWER) + len(_ANSWER) :]
+        _, _, between = text.partition(_ANSWER)
         if not text.count(_ANSWER) == text.count(_MESSAGE) == between.count(_MESSAGE) == 1:
             raise ValueError(
                 "the chat template must show each message once; it rendered a three-message "
-                f"conversation as {text[:_LONGEST_QUOTE]!r}{'...' * (len(text) > _LONGEST_QUOTE)}"
+                f"conversation as {text[:400]!r}"
             )
         begin = tokenizer.render(_CONVERSATION[:1])
         self._lead = text[len(begin) : text.index(_ANSWER)] if text.startswith(begin) else ""
@@ -45,20 +46,15 @@ class Chat:
         ending = tokenizer.encode(self._before)[:1]
         if not tokenizer.stop_ids.issuperset(ending) or not ending:
             raise ValueError(
-                f"the chat template ends an answer with {ending}, "
-                f"which is none of the tokenizer's stop ids {sorted(tokenizer.stop_ids)}"
+                f"the chat template ends an answer with {ending}, which is none of the tokenizer's "
+                f"stop ids {sorted(tokenizer.stop_ids)}"
             )
         self.turn_end_id = ending[0]
         self._encode = lru_cache(maxsize=_CACHE_SIZE)(tokenizer.encode)
-        self._opening = lru_cache(maxsize=_CACHE_SIZE)(self._encode_opening)
-
-    def opening(self, system: str | None, message: str) -> list[int]:
-        """Ids up to the first answer, exactly as the template writes them.
-
-        If the template has no place for a system prompt, the message begins with it. None leaves
-        the system prompt to the template, which may have one of its own.
-        """
-        return self._opening(system, message)
+        # Ids up to the first answer, exactly as the template writes them. If the template has no
+        # place for a system prompt, the message begins with it. None leaves the system prompt to
+        # the template, which may have one of its own.
+        self.opening = lru_cache(maxsize=_CACHE_SIZE)(self._encode_opening)
 
     def _encode_opening(self, system: str | None, message: str) -> list[int]:
         if system is None:
@@ -101,11 +97,6 @@ class Chat:
             return False
         return text.count(_SYSTEM) == 1 and text.find(_SYSTEM) < text.find(_ANSWER)
 
-    @cached_property
-    def with_tool(self) -> ToolChat:
-        """The same chat with tool calls as answers. Raises ValueError if it has no tools."""
-        return ToolChat(self.tokenizer)
-
     def _render(self, messages: list[dict[str, Any]]) -> str:
         return self.tokenizer.render(messages)
 
@@ -113,8 +104,7 @@ class Chat:
 class ToolChat(Chat):
     """A chat in which answers are calls of one tool, and the replies are their results.
 
-    Raises ValueError if the chat template has no tools, or writes calls in a form that the parser
-    cannot read.
+    Raises ValueError for a chat template without tools, or with calls that the parser cannot read.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -125,19 +115,17 @@ class ToolChat(Chat):
             text = self._render([question, call_message(_ANSWER), result])
             begin = self._render([question])
         except ValueError as error:
-            raise _tool_error(str(error)) from None
-        end = self._end_of_turn()
-        if end is None:
-            raise _tool_error("this one has text before the token that ends a call")
+            raise ValueError(f"{_TOOLS}: {error}") from None
+        # The text of the token that ends an answer; the token must not hold more than that.
+        ends = (self._before[:length] for length in range(1, len(self._before) + 1))
+        end = next((e for e in ends if tokenizer.encode(e) == [self.turn_end_id]), _ANSWER)
         call, _, rest = text[len(begin) :].partition(end)
-        complete = text.startswith(begin) and text.count(_MESSAGE) == rest.count(_MESSAGE) == 1
-        if not complete or call.count(_ANSWER) != 1 or "parameters" not in begin:
-            raise _tool_error("this one writes a call or its result differently")
         self._call = call.removeprefix(self._lead)
-        self._before, self._after = (end + rest).split(_MESSAGE)
         read = parse_call(tokenizer.decode(tokenizer.encode(self.call("crane"))))
-        if read.guess != "crane":
-            raise _tool_error("this one writes a call differently")
+        complete = text.startswith(begin) and text.count(_MESSAGE) == rest.count(_MESSAGE) == 1
+        if not complete or "parameters" not in begin or read.guess != "crane":
+            raise ValueError(f"{_TOOLS}: this one writes a call or its result differently")
+        self._before, self._after = (end + rest).split(_MESSAGE)
 
     def call(self, guess: str) -> str:
         """The answer that guesses a word, as the template writes it."""
@@ -145,16 +133,3 @@ class ToolChat(Chat):
 
     def _render(self, messages: list[dict[str, Any]]) -> str:
         return self.tokenizer.render(messages, [TOOL])
-
-    def _end_of_turn(self) -> str | None:
-        """The text of the token that ends an answer. None if it ends inside a token."""
-        ends = (self._before[:length] for length in range(1, len(self._before) + 1))
-        return next((e for e in ends if self.tokenizer.encode(e) == [self.turn_end_id]), None)
-
-
-def _tool_error(found: str) -> ValueError:
-    return ValueError(
-        "rollout.form=tool needs a model whose chat template has tools and writes their calls as "
-        f"<tool_call>{{...}}</tool_call>, as Qwen2.5's does: {found}. "
-        "Other forms: conversation, fresh"
-    )

@@ -10,8 +10,6 @@ are not trained. In `fresh` they are part of the state.
 Shots are solved examples, turns of other games that come before this one as finished exchanges.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -115,35 +113,27 @@ def build_form(
 ) -> Form:
     """Build the form with this name. Raises ValueError for `tool` without tools in the template."""
     if name == "tool":
-        return Tool(chat=chat.with_tool, style=style, shots=shots)
-    kind = {"conversation": Form, "fresh": Fresh}[name]
-    return kind(chat=chat, style=style, shots=shots)
+        return Tool(chat=ToolChat(chat.tokenizer), style=style, shots=shots)
+    return {"conversation": Form, "fresh": Fresh}[name](chat=chat, style=style, shots=shots)
 
 
 def check_room(form: Form, sampling: Sampling, max_context: int, *, guesses: int = 0) -> None:
-    """Raise ValueError unless the first answer fits into the context.
-
-    guesses: how many earlier guesses its prompt shows.
-    """
+    """Raise ValueError unless the first answer fits into the context, after so many guesses."""
     clues = (Clue("crane", 0),) * guesses
     prompt = len(form.opening(State(clues=clues, turn=guesses)))
-    if prompt + sampling.max_tokens > max_context:
-        after = f" after {guesses} earlier guesses" if guesses else ""
+    if (least := prompt + sampling.max_tokens) > max_context:
         raise ValueError(
-            f"model.max_context must be {prompt + sampling.max_tokens} or more for the first "
-            f"prompt of {prompt} tokens{after} and sampling.max_tokens={sampling.max_tokens}, "
-            f"not {max_context}"
+            f"model.max_context must be {least} or more for a prompt of {prompt} tokens after "
+            f"{guesses} guesses and sampling.max_tokens={sampling.max_tokens}, not {max_context}"
         )
 
 
 def earlier_turns(state: State) -> Iterator[tuple[PlayedTurn, State]]:
     """The guesses that led to a state, as turns, each with the state after the turn."""
-    before = State(max_turns=state.max_turns)
-    for number, clue in enumerate(state.clues, 1):
-        after = State(state.clues[:number], number, state.max_turns)
+    states = [State(state.clues[:n], n, state.max_turns) for n in range(len(state.clues) + 1)]
+    for clue, before, after in zip(state.clues, states, states[1:], strict=False):
         turn = PlayedTurn(
             state=before, text="", guess=clue.guess, reason=None, kind=TurnKind.ACCEPTED,
             feedback=clue.feedback,
         )  # fmt: skip
         yield turn, after
-        before = after

@@ -1,10 +1,8 @@
 """States and dialogues that somebody gives, to train on instead of planned games."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from wordle_rl.game.rules import Clue, State
 from wordle_rl.rollouts.chat import Chat
@@ -25,8 +23,7 @@ class GivenState:
         return State(self.clues, len(self.clues), max_turns)
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(NamedTuple):
     """A message of the user and the assistant's answer to it."""
 
     message: str
@@ -45,7 +42,7 @@ class GivenDialogue:
     @property
     def bytes(self) -> int:
         """The length of all texts in UTF-8. A token has one byte or more."""
-        texts = [self.system or "", *(e.message + e.answer for e in self.exchanges)]
+        texts = [self.system or "", *(message + answer for message, answer, _ in self.exchanges)]
         return sum(len(text.encode()) for text in texts)
 
 
@@ -70,12 +67,9 @@ class Rows(Generic[T]):
 
 def dialogue_talk(dialogue: GivenDialogue, chat: Chat) -> Talk:
     """A dialogue as tokens, as if a policy had given its answers."""
-    talk = Talk()
-    for turn, exchange in enumerate(dialogue.exchanges):
-        if turn:
-            prompt = chat.reply(exchange.message, last_id=chat.turn_end_id)
-        else:
-            prompt = chat.opening(dialogue.system, exchange.message)
-        talk.hear(prompt, turn)
-        talk.answer(chat.answer(exchange.answer), turn, trained=exchange.trained)
+    talk, end = Talk(), chat.turn_end_id
+    for i, (message, answer, trained) in enumerate(dialogue.exchanges):
+        opening = () if i else chat.opening(dialogue.system, message)
+        talk.hear([*(opening or chat.reply(message, last_id=end))], i)
+        talk.answer(chat.answer(answer), i, trained=trained)
     return talk

@@ -5,8 +5,6 @@ knows more words; where no other word is found the game begins there, so some st
 than was drawn. Where a step's games begin is a pure function of (seed, step, group).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated

@@ -3,8 +3,6 @@
 Training, validation and evaluation use the same loop. Only the player differs.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -99,11 +97,7 @@ class Portions:
                 if part.stop - first == 1 or not ran_out_of_memory(error):
                     raise
                 self._limit = (part.stop - first + 1) // 2 * size
-                print(
-                    f"out of memory: from now on {self._limit} games at once, as with "
-                    f"rollout.games_at_once={self._limit}",
-                    flush=True,
-                )
+                print(f"out of memory: now rollout.games_at_once={self._limit}", flush=True)
         return done
 
 
@@ -133,9 +127,8 @@ class ModelPlayer:
             return
         talks = [self.talks[number][-1] for number in games]
         numbers = self.draws.uniforms(list(games), turn, self.sampling.max_tokens)
-        grammar = None
+        grammar, again = None, self.sampling.repeats
         if self.sampling.grammar is not None:
-            again = self.sampling.repeats
             grammar = [begin_answer(self.form, game, repeats=again) for game in games.values()]
         asked = [talk.ids for talk in talks]
         if self.sampling.whole_answers and self.sampling.temperature == 0.0:
@@ -174,11 +167,9 @@ def hear(form: Form, game: Game, talk: Talk | None, max_context: int) -> Talk | 
 
 def begin_answer(form: Form, game: Game, *, repeats: bool) -> OpenAnswer:
     """Where an answer begins that guesses an allowed word. repeats: also one guessed before."""
-    tree = grow_tree(form, game.allowed)
-    if repeats:
-        return OpenAnswer(tree)
-    guessed = {clue.guess for clue in game.state.clues if clue.guess in game.allowed}
-    return OpenAnswer(tree, tuple(form.chat.answer(form.write(word)) for word in sorted(guessed)))
+    guessed = set() if repeats else {g for g in game.state.guesses if g in game.allowed}
+    without = tuple(form.chat.answer(form.write(word)) for word in sorted(guessed))
+    return OpenAnswer(grow_tree(form, game.allowed), without)
 
 
 @lru_cache(maxsize=2)
@@ -194,16 +185,12 @@ def check_grammar(form: Form, sampling: Sampling, words: frozenset[str]) -> None
     if sampling.grammar is None:
         return
     if form.style.think:
-        raise ValueError(
-            "sampling.grammar must be null with prompt.think=true: under a grammar an answer is "
-            "a guess and nothing else"
-        )
+        raise ValueError("sampling.grammar must be null with prompt.think=true: it has no thoughts")
     longest = max(len(form.chat.answer(form.write(word))) for word in words)
     if longest > sampling.max_tokens:
         raise ValueError(
-            f"sampling.max_tokens must be {longest} or more with sampling.grammar="
-            f"{sampling.grammar}, whose longest answer has so many of this model's tokens, not "
-            f"{sampling.max_tokens}"
+            f"sampling.max_tokens must be {longest} or more, the tokens of the longest answer of "
+            f"sampling.grammar={sampling.grammar}, not {sampling.max_tokens}"
         )
 
 

@@ -1,7 +1,5 @@
 """What a step of training is made of: settings of its rollouts, the recipe, the step itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Literal

@@ -67,16 +67,9 @@ class Talk:
         return talk
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Scores:
-    """What the trainer computes for one conversation before its advantages.
-
-    Each array is [T], and 0 where no token is trained.
-    """
-
-    old_logprobs: NDArray[np.float32]  # the policy's log-probability of each trained token
-    ref_logprobs: NDArray[np.float32] | None = None  # the reference's log-probabilities
-    values: NDArray[np.float32] | None = None  # predictions of the value head
+# What the trainer computes for one conversation before its advantages, by the name in a Batch: each
+# array is [T], and 0 where no token is trained.
+Scores = dict[str, NDArray[np.float32]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,7 +88,7 @@ class Rollout:
     @property
     def whole_game(self) -> Game:
         """The rollout's game, or for a candidate guess the game it was drawn in."""
-        return self.game if self.within is None else self.within
+        return self.within or self.game
 
     @property
     def answer_lengths(self) -> NDArray[np.int64]:

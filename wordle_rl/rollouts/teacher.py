@@ -1,7 +1,5 @@
 """Scripted players in the place of a policy, what they teach, and their games as tokens."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -12,8 +12,6 @@ have no advantage. This is process supervision as in section 4.1.3 of DeepSeekMa
 not credited for what comes after it.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -28,7 +26,7 @@ from wordle_rl.policy.engine import Tokenizer
 from wordle_rl.prompts.parser import ParseFailure
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.settings import Recipe, Step
-from wordle_rl.rollouts.talk import Rollout, Scores
+from wordle_rl.rollouts.talk import Rollout
 from wordle_rl.training.update import pad
 from wordle_rl.words.lists import WORD_LENGTH
 
@@ -47,8 +45,7 @@ def _reward(recipe: Recipe, rollout: Rollout) -> GameReward:
     if rollout.scores is not None and recipe.algorithm.needs_reference:
         divergence = np.zeros(len(rollout.answer_lengths))
         for talk, score in zip(rollout.talks, rollout.scores, strict=True):
-            assert score.ref_logprobs is not None
-            gap = score.old_logprobs.astype(float) - score.ref_logprobs
+            gap = score["old_logprobs"].astype(float) - score["ref_logprobs"]
             np.add.at(divergence, talk.turns, gap)
     charges = recipe.algorithm.penalties(
         rollout.answer_lengths, recipe.sampling.max_tokens, divergence
@@ -62,17 +59,15 @@ def _score_talks(step: Step, rollouts: Sequence[Rollout]) -> list[Rollout]:
     """The rollouts with the trainer's scores of their conversations."""
     policy, algorithm = step.policy, step.recipe.algorithm
     batch = pad([t for one in rollouts for t in one.talks], step.form.chat.tokenizer.pad_id)
-    old = policy.score(batch)
-    ref = policy.score(batch, reference=True) if algorithm.needs_reference else None
-    values = policy.values(batch) if algorithm.needs_values else None
-    scores = iter([
-        Scores(
-            old_logprobs=old[row, :end],
-            ref_logprobs=None if ref is None else ref[row, :end],
-            values=None if values is None else values[row, :end],
-        )
+    found = {"old_logprobs": policy.score(batch)}
+    if algorithm.needs_reference:
+        found["ref_logprobs"] = policy.score(batch, reference=True)
+    if algorithm.needs_values:
+        found["old_values"] = policy.values(batch)
+    scores = iter(
+        {name: values[row, :end] for name, values in found.items()}
         for row, end in enumerate(batch.lengths)
-    ])  # fmt: skip
+    )
     return [replace(one, scores=[next(scores) for _ in one.talks]) for one in rollouts]
 
 
@@ -109,9 +104,8 @@ def _turn_values(rollout: Rollout) -> Floats:
     assert rollout.scores is not None
     values = np.zeros(len(rollout.game.turns))
     for talk, score in zip(rollout.talks, rollout.scores, strict=True):
-        assert score.values is not None
         for turn, part in talk.answers.items():
-            values[turn] = score.values[part.start]
+            values[turn] = score["old_values"][part.start]
     return values
 
 

@@ -1,7 +1,5 @@
 """Checkpoints of a run: its policy, its state and its curriculum's, and the exported model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,9 +9,8 @@ from wordle_rl.policy.lineage import Stage, write_stages
 from wordle_rl.policy.policy import Policy
 from wordle_rl.runs.checkpoints import Checkpoint, CheckpointStore
 from wordle_rl.runs.errors import user_errors
-from wordle_rl.runs.files import plain, read_object, write_json
+from wordle_rl.runs.files import read_object, write_json
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.instantiate import option_of
 from wordle_rl.training.curricula import Curriculum
 
 _STATE = "state.json"  # in a checkpoint's folder
@@ -112,7 +109,7 @@ class Checkpointing:
         """Write a checkpoint unless this step has one. best: mark it as the best one."""
         if not self._writes:
             return
-        state.curriculum = save_curriculum(self._curriculum)
+        state.curriculum = self._curriculum.state_dict()
 
         def write(folder: Path) -> None:
             self._policy.save(folder)
@@ -141,32 +138,13 @@ class Checkpointing:
             write_stages(self._model, self._stages)
             print(f"\n{describe_export(self._model, step, state)}", flush=True)
 
-    def newest(self) -> int | None:
-        """The step of the newest checkpoint, None without one."""
-        newest = self._store.latest()
-        return None if newest is None else int(newest.name.removeprefix("step_"))
-
 
 def describe_export(folder: Path, step: int, state: RunState) -> str:
     """Two lines: which checkpoint is the best, and where its model is. step: the exported one."""
-    if step != state.best_step:
-        lost = f"best checkpoint: step {state.best_step}, but it is lost"
-        return f"{lost}\nexported step {step} to {folder}"
     wins, guesses, reward = state.best
+    lost = "" if step == state.best_step else f" is lost, so step {step} was exported"
     reached = (
         f"{100 * wins:.1f} % wins, {-guesses:.2f} guesses (a lost game counts one more), "
         f"reward {reward:.2f}"
     )
-    found = f"step {step} of {state.step}" if step else "step 0, the start"
-    return f"best checkpoint: {found}; validation had {reached}\nexported to {folder}"
-
-
-def save_curriculum(curriculum: Curriculum) -> dict[str, Any]:
-    """The curriculum's state. Raises TypeError unless it survives JSON unchanged."""
-    state = curriculum.state_dict()
-    if plain(state) != state:
-        raise TypeError(
-            f"curriculum={option_of(curriculum)}: state_dict must hold what JSON can: "
-            f"dicts with text keys, lists, text, numbers and booleans, not {state}"
-        )
-    return state
+    return f"best checkpoint: step {state.best_step}{lost}; validation had {reached}\n{folder}"

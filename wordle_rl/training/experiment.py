@@ -1,7 +1,5 @@
 """Everything a training run is built from, and the record of what its model was taught."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass

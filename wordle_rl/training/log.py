@@ -1,7 +1,5 @@
 """Everything that a run writes for people: metrics, games, boards, and what the loggers get."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -159,17 +157,3 @@ def select_games(
             more["candidates"] = [drawn[first : first + num_generations] for first in turns]
         reward = GameReward(turns=tuple(t for i in taken for t in result.rewards[i].turns))
         yield rollouts[0].whole_game, reward, more
-
-
-def describe_idle_groups(summary: Mapping[str, Any]) -> str | None:
-    """One line about how many groups of a run taught nothing, None if each taught something."""
-    groups, idle, skipped, replaced = (
-        int(summary[f"total_{name}"])
-        for name in ("groups", "zero_spread_groups", "skipped_groups", "resampled_groups")
-    )
-    if not idle:
-        return None
-    line = f"{idle:,} of {groups:,} groups ({100 * idle / groups:.1f} %) taught nothing"
-    parts = {"skipped": skipped, "replaced by new ones": replaced}
-    told = " and ".join(f"{count:,} were {done}" for done, count in parts.items() if count)
-    return f"{line}: their rewards had no spread" + (f"; {told}" if told else "")

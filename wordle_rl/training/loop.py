@@ -296,12 +296,9 @@ class Training:
 
     def describe_failure(self, reason: str) -> TrainingFailed:
         """The error to raise where weights or gradients are not finite numbers."""
-        newest = self._checkpoints.newest()
-        if newest is None:
-            return TrainingFailed(f"{reason}, before the first step: the weights may be broken")
         return TrainingFailed(
             f"{reason}, after step {self._state.step}. A lower optim.lr may help; continue from "
-            f"step {newest} with {TRAIN} resume={self.folder.path} optim.lr=..."
+            f"the newest checkpoint with {TRAIN} resume={self.folder.path} optim.lr=..."
         )
 
     # -- what is due between steps ----------------------------------------------------------------
@@ -357,16 +354,12 @@ def observe_step(
     Returns metrics, and a text about the switch to another stage if there was one.
     """
     plan = curriculum.plan()
-    first: dict[int, Rollout] = {}  # of each game: with candidates a game has many rollouts
-    for rollout in rollouts:
-        first.setdefault(id(rollout.whole_game), rollout)
+    group_of = {id(r.whole_game): r.group for r in reversed(rollouts)}  # where each game begins
     groups: dict[int, list[Game]] = {}
-    for rollout in first.values():
-        groups.setdefault(rollout.group, []).append(rollout.whole_game)
+    for game in games_of(rollouts):
+        groups.setdefault(group_of[id(game)], []).append(game)
     curriculum.observe([*groups.values()])
     stage = curriculum.plan().stage
     metrics = {**curriculum.metrics(), "replayed": float(len(plan.replayed))}
-    return (
-        {f"curriculum/{name}": value for name, value in metrics.items()},
-        None if stage == plan.stage else f"{plan.stage} -> {stage}",
-    )
+    switch = None if stage == plan.stage else f"{plan.stage} -> {stage}"
+    return {f"curriculum/{name}": value for name, value in metrics.items()}, switch

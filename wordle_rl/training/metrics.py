@@ -1,7 +1,5 @@
 """Metrics of a step's games, answers, rewards and groups. docs/METRICS.md explains them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Progress on the terminal while a command works, the same for every backend."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

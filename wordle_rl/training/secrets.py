@@ -3,8 +3,6 @@
 So a resumed run plays the same games as an uninterrupted one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -4,8 +4,6 @@ sample_step makes what is learnt and leaves the policy as it was, learn_step cha
 Each process plays and trains its own groups. Advantages, weights and metrics cover the whole step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -32,7 +30,6 @@ from wordle_rl.training.secrets import group_secrets, group_states, planned
 from wordle_rl.training.update import run_updates
 
 _MARKUP = 64  # bytes around a message, more than any usual chat template has
-_NAMED = 3  # rows in a message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,18 +186,11 @@ def _read_dialogues(step: Step, dialogues: Rows[GivenDialogue]) -> Sample:
 
 def check_lengths(dialogues: Rows[GivenDialogue], chat: Chat, max_context: int) -> None:
     """Raise ValueError unless every dialogue fits into the context."""
-    tokens: dict[int, int] = {}  # of each row that is too long
-    for place in range(len(dialogues)):
-        dialogue = dialogues[place]
+    for dialogue in (dialogues[place] for place in range(len(dialogues))):
         if dialogue.bytes + _MARKUP * (2 * len(dialogue.exchanges) + 1) > max_context:
-            count = len(dialogue_talk(dialogue, chat).ids)  # else a token has one byte or more
-            if count > max_context:
-                tokens[dialogue.row] = count
-    if tokens:
-        named = ", ".join(map(str, [*tokens][:_NAMED]))
-        more = f" and {len(tokens) - _NAMED} more" if len(tokens) > _NAMED else ""
-        raise ValueError(
-            f"model.max_context must be {max(tokens.values())} or more for "
-            f"row{'s' * (len(tokens) > 1)} {named}{more} of {dialogues.name}, not {max_context}; "
-            "data.split can leave rows out"
-        )
+            tokens = len(dialogue_talk(dialogue, chat).ids)  # else a token has one byte or more
+            if tokens > max_context:
+                raise ValueError(
+                    f"model.max_context must be {tokens} or more for row {dialogue.row} of "
+                    f"{dialogues.name}, not {max_context}; data.split can leave rows out"
+                )

@@ -4,8 +4,6 @@ A single guess, drawn from hundreds of equally good ones, is a noisy lesson. Tra
 teacher's whole distribution has the same expected gradient without that noise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache

@@ -6,8 +6,6 @@ processes and with the left-out rollouts, so dropping them does not change the g
 conversations of a rollout weigh the same, so their number does not matter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -94,10 +92,8 @@ def build_batch(
                 row[place] += advantages.per_token[i][turn] * np.array(talk.trained)[place]
     if advantages.targets is not None:
         values["targets"] = spread(advantages.targets)
-    for name in ("old_logprobs", "ref_logprobs", "values"):  # computed before the advantages
-        known = [getattr(score, name) for _, _, score in own if score is not None]
-        if known and known[0] is not None:
-            values["old_values" if name == "values" else name] = known
+    scores = [score for _, _, score in own if score is not None]  # computed before the advantages
+    values |= {name: [score[name] for score in scores] for name in (scores or [{}])[0]}
     batch = replace(
         pad([talk for _, talk, _ in own], step.form.chat.tokenizer.pad_id, values),
         target_scale=advantages.target_scale,

@@ -3,8 +3,6 @@
 The processes share the work, and each gets all games. The first one writes and prints.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Container, Sequence

@@ -5,8 +5,6 @@ ones for validation, and the rest for training. Any two words have the same orde
 WordSettings are the settings of words=, which say what a run may train on.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -4,11 +4,9 @@ Training asks them before and after each step. They look at games and weigh rewa
 nothing of tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from wordle_rl.game.rules import Game
 from wordle_rl.rewards.scoring import RewardSet
@@ -33,11 +31,8 @@ class Curriculum:
     """
 
     rewards: RewardSet
-
-    @property
-    def needs_whole_games(self) -> bool:
-        """Whether `observe` needs games that were played to their end."""
-        return False
+    needs_whole_games: ClassVar[bool] = False  # whether `observe` needs finished games
+    kept: ClassVar[tuple[str, ...]] = ()  # the attributes that are its state, which JSON can hold
 
     def plan(self) -> StepPlan:
         """Plan the next step, without changing the state."""
@@ -51,11 +46,13 @@ class Curriculum:
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """The state, as values that JSON can hold."""
-        return {}
+        """The state, for a checkpoint."""
+        return {name: getattr(self, name) for name in self.kept}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what state_dict() returned."""
+        for name in self.kept:
+            setattr(self, name, state[name])
 
 
 @dataclass(kw_only=True)

@@ -1,10 +1,8 @@
 """One set of rewards until the policy knows the answer format, then the run's own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from wordle_rl.game.rules import Game
 from wordle_rl.runs.instantiate import Within
@@ -19,6 +17,7 @@ class Gated(FromFirst):
     `window` steps. Once open, it stays open.
     """
 
+    kept = ("_open", "_recent")
     threshold: Annotated[float, Within(0, 1, "(]")] = 0.9
     window: Annotated[int, Within(1, 10_000)] = 5
 
@@ -44,9 +43,3 @@ class Gated(FromFirst):
 
     def metrics(self) -> dict[str, float]:
         return {"open": float(self._open), "format": self._format() if self._recent else 0.0}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"open": self._open, "recent": self._recent}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._open, self._recent = state["open"], state["recent"]

@@ -1,7 +1,5 @@
 """Reward weights that move evenly from one set to the run's own."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from wordle_rl.rewards.scoring import RewardSet

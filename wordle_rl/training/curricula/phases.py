@@ -1,10 +1,8 @@
 """Two phases by epoch: one set of rewards first, then the run's own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from wordle_rl.game.rules import Game
 from wordle_rl.runs.instantiate import Within
@@ -21,6 +19,7 @@ class Phases(FromFirst):
     run may change the number of groups per step.
     """
 
+    kept = ("_groups",)
     secrets: tuple[str, ...]
     epochs: Epochs = 1.0
 
@@ -42,9 +41,3 @@ class Phases(FromFirst):
 
     def metrics(self) -> dict[str, float]:
         return {"epoch": self._groups / len(self.secrets), "share": self.share}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"groups": self._groups}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._groups = state["groups"]

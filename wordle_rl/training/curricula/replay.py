@@ -1,11 +1,9 @@
 """Plays recently lost secrets again, besides the planned ones."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from wordle_rl.game.rules import Game
 from wordle_rl.runs.instantiate import Within
@@ -20,6 +18,7 @@ class Replay(Curriculum):
     more than `capacity` secrets wait, the oldest losses are forgotten.
     """
 
+    needs_whole_games, kept = True, ("_waiting",)
     groups: int  # of a step
     share: Annotated[float, Within(0, 1, "(]")] = 0.25  # of a step's groups, at most
     # A secret is replayed when at least this share of its games was lost.
@@ -33,10 +32,6 @@ class Replay(Curriculum):
                 f"rollout.groups={self.groups} to be replayed, not {self.share}"
             )
         self._waiting: list[str] = []  # lost secrets, oldest loss first
-
-    @property
-    def needs_whole_games(self) -> bool:
-        return True
 
     @property
     def _most(self) -> int:
@@ -58,9 +53,3 @@ class Replay(Curriculum):
 
     def metrics(self) -> dict[str, float]:
         return {"waiting": float(len(self._waiting))}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"waiting": self._waiting}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._waiting = state["waiting"]

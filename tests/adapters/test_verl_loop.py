@@ -16,7 +16,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from tests.helpers.configs import composed
-from wordle_rl.adapters.verl_game import choose_settings
+from wordle_rl.adapters.verl_files import choose_settings
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import marks
 from wordle_rl.policy.sampling import Draws, Sampling

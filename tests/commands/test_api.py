@@ -17,7 +17,7 @@ from tests.helpers.runs import run, settings
 from wordle_rl import board, build_rewards, load_player, score_guess
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.rules import Game, TurnKind
+from wordle_rl.game.rules import TurnKind
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.words.lists import WordLists
 
@@ -81,16 +81,6 @@ def test_the_score_of_a_guess_against_four_words_is_as_by_hand(knowledge):
     assert score_guess("crane", after, knowledge).best_bits == pytest.approx(1.0)
     fits = score_guess("brave", after, knowledge)
     assert (fits.kind, fits.fits, fits.candidate) == (TurnKind.NOT_A_WORD, True, False)
-
-
-def test_the_reward_of_a_guess_is_the_reward_of_its_game_when_it_wins(knowledge):
-    rewards = build_rewards("win_only", knowledge)
-    game = Game("grape", knowledge.words.allowed_set)
-    game.play("grape")
-    won = score_guess("grape", board(), knowledge, rewards=rewards, secret="grape")
-    assert won.reward == rewards.score(game).total == pytest.approx(sum(won.parts.values()))
-    lost = score_guess("crane", board(), knowledge, rewards=rewards, secret="grape")
-    assert lost.reward == 0
 
 
 WRONG: dict[str, Any] = {

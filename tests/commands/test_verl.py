@@ -12,8 +12,15 @@ import yaml
 
 from tests.helpers.configs import composed
 from wordle_rl.__main__ import run as wordle_rl
-from wordle_rl.adapters.verl_files import KEYS, YAML, build_rows, map_keys, write_folder
-from wordle_rl.adapters.verl_game import VerlGame, choose_settings
+from wordle_rl.adapters.verl_files import (
+    KEYS,
+    YAML,
+    VerlGame,
+    build_rows,
+    choose_settings,
+    map_keys,
+    write_folder,
+)
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT

@@ -7,7 +7,7 @@ Nothing here imports torch. commands/eval_players.py loads models.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -86,35 +86,21 @@ class GuessScore:
     best_bits: float  # the most that any allowed guess has
     candidates: int  # possible secrets before the guess
     expected_candidates: float  # and on average after it
-    reward: float | None = None  # of this turn; None unless rewards and secret were given
-    parts: dict[str, float] = field(default_factory=dict)  # its weighted components
 
 
 def score_guess(
-    guess: str,
-    state: State,
-    knowledge: Knowledge,
-    *,
-    rules: Rules | None = None,
-    rewards: RewardSet | None = None,
-    secret: str | None = None,
+    guess: str, state: State, knowledge: Knowledge, *, rules: Rules | None = None
 ) -> GuessScore:
     """Judge one guess on a board.
 
-    rules: by default the original game's, with the turns of the board. rewards, secret: both
-    together add the reward of the turn, whose parts sum up to it. Raises ValueError for a guess or
-    a secret that is not five letters a to z, or when only one of rewards and secret is given.
+    rules: by default the original game's, with the turns of the board. Raises ValueError for a
+    guess that is not five letters a to z.
     """
-    if (rewards is None) != (secret is None):
-        raise ValueError("rewards and secret belong together: give both or neither")
     word = read_word("guess", guess)
-    hidden = word if secret is None else read_word("secret", secret)
     rules = rules or Rules(max_turns=state.max_turns)
-    turn = Game(hidden, knowledge.words.allowed_set, rules, state=state).play(word)
-    mask = knowledge.candidates(state)
+    turn = Game(word, knowledge.words.allowed_set, rules, state=state).play(word)
+    mask, fits = knowledge.candidates(state), knowledge.is_consistent(word, state)
     bits, after = knowledge.outlook(word, mask)
-    fits = knowledge.is_consistent(word, state)
-    reward = None if rewards is None else rewards.score_turns([turn])
     return GuessScore(
         guess=word,
         kind=turn.kind,
@@ -124,6 +110,4 @@ def score_guess(
         best_bits=knowledge.best_entropy(state),
         candidates=int(mask.sum()),
         expected_candidates=after,
-        reward=reward.total if reward else None,
-        parts=dict(reward.turns[0]) if reward else {},
     )

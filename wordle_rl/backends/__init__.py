@@ -2,11 +2,7 @@
 
 torch/ is backend=lightning, mlx/ is backend=mlx. Both have the same files: backend.py trains a run,
 policy.py computes log-probabilities and gradients, optimizers.py steps, engine.py plays and draws
-tokens, load.py loads. The files beside the two folders serve both: the update of a policy, the
-rollout engine, tokenizer and chat template, loggers, the embedded model, LoRA adapters, memory
-plans, and the checks and messages for models that cannot be loaded.
-
-Commands import a backend late, through load_backend().
+tokens, load.py loads. The files beside the two folders serve both.
 """
 
 from __future__ import annotations
@@ -56,8 +52,7 @@ def borrow_blas() -> bool:
     """Let MLX on Linux multiply matrices with torch's BLAS, unless it is imported already.
 
     MLX's CPU build ships the reference BLAS, with about 5 GFLOP/s per core where torch's MKL has
-    80. It looks routines up by name and takes them from the first library that exports the name
-    globally. Nothing changes on Apple silicon, or when torch has no such routines. Returns whether
+    80. It takes routines from the first library that exports their names globally. Returns whether
     MLX will use torch's.
     """
     if platform.system() != "Linux" or "mlx.core" in sys.modules:

@@ -2,8 +2,7 @@
 
 It finds by itself what a prompt has in common with a row that it holds, so the next turn of a
 conversation feeds only what is new. A prompt that comes several times is computed once and copied.
-What prompts without any known beginning have in common is computed once, too. After a call the
-engine holds the rows of that call, and no others.
+What new prompts all begin with is computed once, too. After a call the engine holds its rows alone.
 
 The model's cache has one row of keys and values in each slot. A row's length alone says which of
 them count, so what was fed behind a row's end is never read. Rows whose answer has ended move
@@ -268,14 +267,13 @@ class CachedEngine:
 
     def _move_forward(self, going: Ints, lengths: Ints, at: Ints) -> int:
         """Swap slots so that the rows that go on come first. Returns how many there are."""
-        count = len(going)
-        late = going[going >= count]
-        holes = np.setdiff1d(np.arange(count), going)
+        late = going[going >= len(going)]
         if len(late):
+            holes = np.setdiff1d(np.arange(len(going)), going)
             sources, targets = np.append(late, holes), np.append(holes, late)
             self._model.copy(sources.tolist(), targets.tolist())
             lengths[targets], at[targets] = lengths[sources], at[sources]
-        return count
+        return len(going)
 
 
 def find_beginnings(

@@ -168,8 +168,8 @@ class LanguagePolicy(ABC):
         """One optimiser step on the weighted loss of a batch, in micro-batches.
 
         Returns metrics. `update/skipped` is 1 when a loss or gradient was not finite and the
-        weights stayed as they were. `update/halved` counts how often micro-batches were halved
-        since the last update, because memory ran out. Raises DoesNotFit.
+        weights stayed as they were. `update/halved` counts how often memory ran out since the last
+        update. Raises DoesNotFit.
         """
         learn = partial(self._add_gradient, batch, algorithm=algorithm)
         totals = {"loss": 0.0, **dict.fromkeys(LARGEST, 0.0)}

@@ -154,8 +154,8 @@ class Server:
             said = answer.text
             with suppress(ValueError, LookupError, TypeError):
                 said = answer.json()["error"]["message"]
-            refusal = f"{self.url} refused {path} with {answer.status_code}"
-            raise ServerError(f"{refusal}: {_shorten(str(said))}")
+            status = f"{path} with {answer.status_code}: {_shorten(str(said))}"
+            raise ServerError(f"{self.url} refused {status}")
         try:
             return read and read(answer.json())
         except (AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
@@ -192,8 +192,8 @@ class VllmEngine:
     ) -> None:
         """adapter: its name at the servers. probe: what they answer to be compared.
 
-        compare: raises ServerError for answers that differ from the trainer, given the server's URL
-        and them. check: raises to stop the run; called while a server is down.
+        compare: takes a server's URL and its answers to the probe, and raises ServerError if they
+        differ from the trainer. check: raises to stop the run; called while a server is down.
         """
         self.max_context = max_context
         self.servers = [Server(url, timeout=settings.timeout) for url in settings.urls]
@@ -333,11 +333,11 @@ class VllmEngine:
 class ServedPolicy:
     """A policy whose games an engine of servers plays. All else is as the trained policy does it.
 
-    Implements wordle_rl.policy.policy.Policy. The servers have the policy's adapter already.
+    Implements wordle_rl.policy.policy.Policy. versions: write_versions() of its adapter, of which
+    the servers have the first.
     """
 
     def __init__(self, trained: Policy, engine: VllmEngine, versions: Iterator[str]) -> None:
-        """versions: write_versions() of the policy's adapter."""
         self._trained, self._engine, self._versions = trained, engine, versions
         self._is_new = False  # whether the servers lack the newest adapter
 
@@ -345,7 +345,6 @@ class ServedPolicy:
         return getattr(self._trained, name)
 
     def engine(self) -> VllmEngine:
-        """The engine, whose servers have the newest adapter by then."""
         if self._is_new:
             with self._trained.timers("adapter"):
                 self._engine.load(next(self._versions))
@@ -369,10 +368,10 @@ def write_versions(here: Path, there: PurePosixPath, save: Callable[[Path], None
     for number in itertools.count():
         for old in sorted(here.iterdir())[:-1]:  # a server may still read the last one
             shutil.rmtree(old, ignore_errors=True)
-        name = f"{number:06d}"
-        (here / name).mkdir()
-        save(here / name)
-        yield str(there / name)
+        new = here / f"{number:06d}"
+        new.mkdir()
+        save(new)
+        yield str(there / new.name)
 
 
 @contextmanager
@@ -388,8 +387,7 @@ def serve(
     """Let the servers of a run play for its policy during the block, once they fit.
 
     run: the run's folder. check: raises to stop the run. save: writes the adapter in PEFT's form
-    into an empty folder. vocabulary: ids of the model. Raises ConfigError for a server that cannot
-    be reached, does not fit the policy, or cannot read the adapter's folder.
+    into an empty folder. vocabulary: ids of the model. Raises ConfigError when a server does not.
     """
     settings, tokenizer, room = setup.servers, policy.tokenizer, setup.model.max_context
     assert settings is not None
@@ -425,11 +423,8 @@ def serve(
             raise ConfigError(f"vllm.urls: {error}; docs/SCALE.md says how to start it") from None
         except OSError as error:
             raise ConfigError(f"vllm.folder={root} cannot be written: {error.strerror}") from None
-        print(
-            f"vLLM plays ({', '.join(settings.urls)}) and draws for itself: neither the seed nor "
-            "resume= repeats games",
-            flush=True,
-        )
+        where = ", ".join(settings.urls)
+        print(f"vLLM plays ({where}), so neither the seed nor resume= repeats games", flush=True)
         yield cast("Policy", ServedPolicy(policy, engine, versions))
 
 

@@ -136,7 +136,7 @@ def open_export(source: Source, folder: Path, form: Format, opening: list[int]) 
     makes other ones.
     """
     if form == "mlx":
-        from wordle_rl.backends.mlx.merge import open_plain
+        from wordle_rl.backends.mlx.backend import open_plain
 
         policy: Policy = open_plain(folder, max_context=source.model.max_context)
     else:

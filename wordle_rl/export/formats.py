@@ -79,7 +79,7 @@ def write(source: Path, target: Path, form: Format, precision: str) -> str:
     if form == "merged":
         return _write_merged(source, target, precision)
     with need_mlx():
-        from wordle_rl.backends.mlx.merge import merge_model
+        from wordle_rl.backends.mlx.save import merge_model
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".merged-") as room:
         folder = source
         if is_adapter(source) and read_adapter_form(source) == "peft":

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+from mlx_lm import utils as mlx_lm_utils
 
+from wordle_rl.backends.loading import explain_load_errors
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, finish_loggers
 from wordle_rl.backends.memory import DEFAULT_MICRO_BATCH, measure_memory, settle_memory
-from wordle_rl.backends.mlx.load import load_model
+from wordle_rl.backends.mlx.load import assemble, load_model
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.policy.computing import Computing, Precision
 from wordle_rl.policy.optim import Optim
@@ -49,6 +51,15 @@ def build_policy(
     )
     policy.computing = Computing(precision=precision).with_notes(loaded.tokenizer.notes)
     return policy
+
+
+def open_plain(folder: Path, *, max_context: int) -> MlxPolicy:
+    """A policy on what mlx-lm makes of a folder by itself, in float32."""
+    with explain_load_errors(str(folder), on_disk=True, library="mlx-lm"):
+        model, config = mlx_lm_utils.load_model(folder)
+        model.set_dtype(mx.float32)
+        loaded = assemble(model, config, folder, tokenizer=folder)
+    return MlxPolicy(loaded, temperature=1.0, optim=Optim(), max_context=max_context)
 
 
 def _choose_precision(backend: BackendSettings) -> Precision:

@@ -15,7 +15,6 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_unflatten
 
-from wordle_rl.backends.mlx.cache import LayerCache
 from wordle_rl.backends.mlx.save import Weights
 from wordle_rl.backends.policy import Wanted
 from wordle_rl.policy.batch import LOGITS_BYTES
@@ -74,7 +73,7 @@ class MlxLM:
         tokens, closed = mx.array(options.tokens), mx.array(options.closed)  # pyright: ignore
         return mx.where(closed, LOW, logits[:, tokens])
 
-    def compute_hidden(self, ids: mx.array, caches: Sequence[LayerCache] | None = None) -> mx.array:
+    def compute_hidden(self, ids: mx.array, caches: Sequence[Any] | None = None) -> mx.array:
         """Hidden states [N, T, H] of whole sequences, padded on the right.
 
         caches: of each layer, with the tokens before these ones.

@@ -1,15 +1,22 @@
-"""Writes and reads models and adapters as mlx-lm does."""
+"""Writes and reads models and adapters as mlx-lm does, and merges an adapter into its model."""
 
 from __future__ import annotations
 
+import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
-from mlx.utils import tree_flatten
+from mlx.utils import tree_flatten, tree_unflatten
+from mlx_lm.tuner.lora import LoRALinear
+from mlx_lm.tuner.utils import load_adapters
+from mlx_lm.utils import dequantize_model, save_config, save_model
+from transformers import AutoTokenizer
 
-from wordle_rl.backends.adapters import ADAPTER, FILES
-from wordle_rl.backends.mlx.load import GENERATION, LoadedModel
+from wordle_rl.backends.adapters import ADAPTER, FILES, is_adapter
+from wordle_rl.backends.loading import explain_load_errors
+from wordle_rl.backends.mlx.load import GENERATION, LoadedModel, find_base, load_base
 from wordle_rl.backends.saved_weights import VALUE_HEAD, check_fit, explain_read_errors
 from wordle_rl.runs.files import write_json
 
@@ -25,27 +32,28 @@ def save_model_or_adapter(folder: Path, loaded: LoadedModel, weights: Weights) -
     for peft.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    head = {
-        name.removeprefix(VALUE_HEAD_PREFIX): weight
-        for name, weight in weights.items()
-        if name.startswith(VALUE_HEAD_PREFIX)
-    }
+    head, weights = _split_off_head(weights)
     if head:
         _write_arrays(folder / VALUE_HEAD, head)
-        weights = _drop_value_head(weights)
     if loaded.adapter is not None:
         _write_arrays(folder / FILES["mlx"], weights)
         write_json(folder / ADAPTER, loaded.adapter)
         return
-    everything = _drop_value_head(dict(tree_flatten(loaded.model.parameters()))) | weights
-    _write_arrays(folder / _MODEL, everything)
+    _, everything = _split_off_head(dict(tree_flatten(loaded.model.parameters())))
+    _write_arrays(folder / _MODEL, everything | weights)
     write_json(folder / "config.json", {**loaded.config, "dtype": "float32"})
     if loaded.generation is not None:
         write_json(folder / GENERATION, loaded.generation)
 
 
-def _drop_value_head(weights: Weights) -> Weights:
-    return {n: weight for n, weight in weights.items() if not n.startswith(VALUE_HEAD_PREFIX)}
+def _split_off_head(weights: Weights) -> tuple[Weights, Weights]:
+    """A value head's weights by their names in the head, and all others."""
+    head = {
+        name.removeprefix(VALUE_HEAD_PREFIX): weight
+        for name, weight in weights.items()
+        if name.startswith(VALUE_HEAD_PREFIX)
+    }
+    return head, {n: w for n, w in weights.items() if not n.startswith(VALUE_HEAD_PREFIX)}
 
 
 def _write_arrays(file: Path, weights: Weights) -> None:
@@ -77,3 +85,48 @@ def load_weights(folder: Path, expected: Weights, *, is_lora: bool) -> Weights:
     check_fit(file, weights, expected)
     # In the order of these names, because sums over all weights follow it.
     return {name: weights[name].astype(weight.dtype) for name, weight in expected.items()}
+
+
+def merge_model(source: Path, target: Path, precision: str) -> str:
+    """Write the model of a folder without an adapter. Returns the precision of its weights.
+
+    precision: auto keeps the precision of the weights, and of the numbers beside quantised ones.
+    Quantised weights are written as numbers of this precision. The sum of base and adapter is
+    computed in float32 and rounded once.
+    """
+    with explain_load_errors(str(source), on_disk=True, library="mlx-lm"):
+        base = find_base(source) if is_adapter(source) else source
+        model, config = load_base(base)
+        if precision == "auto":
+            precision = _read_precision(model)
+        model.set_dtype(mx.float32)
+        if is_adapter(source):
+            load_adapters(model, str(source))
+            merge_adapter(model)
+    dequantize_model(model)
+    model.set_dtype(getattr(mx, precision))
+    target.mkdir(parents=True)
+    save_model(target, model)
+    config = {k: v for k, v in config.items() if not k.startswith("quantization")}
+    save_config({**config, "dtype": precision}, target / "config.json")
+    if (base / GENERATION).is_file():
+        shutil.copy(base / GENERATION, target)
+    AutoTokenizer.from_pretrained(source, trust_remote_code=False).save_pretrained(target)
+    return precision
+
+
+def merge_adapter(model: Any) -> None:
+    """Put the sum of weight and adapter into each adapted layer of a float32 model."""
+    layers = [(n, m) for n, m in model.named_modules() if isinstance(m, LoRALinear)]
+    merged = [(name, layer.fuse(dequantize=True)) for name, layer in layers]
+    model.update_modules(tree_unflatten(merged))
+
+
+def _read_precision(model: Any) -> str:
+    """The precision of most floating-point weights."""
+    sizes: Counter[mx.Dtype] = Counter()
+    weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
+    for weight in weights.values():
+        if mx.issubdtype(weight.dtype, mx.floating):
+            sizes[weight.dtype] += weight.size
+    return str(sizes.most_common(1)[0][0]).rpartition(".")[2]

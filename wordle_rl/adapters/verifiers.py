@@ -1,8 +1,7 @@
 """Wordle as an environment of verifiers 0.4, for vf-eval, prime-rl and other trainers that use it.
 
-`vf-eval wordle-rl` finds WordleTaskset and WordleEnv through `wordle_rl` itself. Secrets, rules,
-prompts and rewards come from the same code as in train.py. So a model plays the same games here as
-in eval.py with form=conversation.
+`vf-eval wordle-rl` finds WordleTaskset and WordleEnv through `wordle_rl` itself. A model plays the
+same games here as in eval.py with form=conversation.
 """
 
 from __future__ import annotations
@@ -69,16 +68,11 @@ class WordleTaskset(vf.Taskset[WordleTask, WordleConfig]):
     def load(self) -> Iterator[WordleTask]:
         splits = split_secrets(load_words())
         for secret in splits.secrets(self.config.part):
-            yield WordleTask(
-                WordleData(
-                    name=secret,
-                    secret=secret,
-                    splits=splits.digest,
-                    system_prompt=self.style.system,
-                    prompt=self.style.opening(Game(secret, ()).state),
-                ),
-                self.config.task,
-            )
+            data = WordleData(
+                name=secret, secret=secret, splits=splits.digest, system_prompt=self.style.system,
+                prompt=self.style.opening(Game(secret, ()).state),
+            )  # fmt: skip
+            yield WordleTask(data, self.config.task)
 
 
 class WordleEnvConfig(vf.EnvConfig):

@@ -52,9 +52,9 @@ def choose_settings(setup: Experiment) -> dict[str, Any]:
     """The part of a run's settings that a game needs, as plain values."""
     return {
         **{group: setup.config[group] for group in GROUPS},
-        "max_tokens": setup.recipe.sampling.max_tokens,
-        "max_context": setup.model.max_context,
-        "most_given": setup.most_given,
+        "max_tokens": setup.recipe.sampling.max_tokens,  # of an answer
+        "max_context": setup.model.max_context,  # of a whole game, prompts included
+        "most_given": setup.most_given,  # the most guesses that a game begins with
         "splits": setup.splits.digest,
     }
 
@@ -82,9 +82,8 @@ class VerlGame:
         self.form = rollout.form
         self.rewards = build_reward_set(settings["reward"], knowledge, rollout.form)
         self.algorithm = instantiate("algorithm", settings["algorithm"], Algorithm, budget=1)
-        self.max_tokens: int = settings["max_tokens"]  # of an answer
-        self.max_context: int = settings["max_context"]  # of a whole game, prompts included
-        self.most_given: int = settings["most_given"]  # the most guesses that a game begins with
+        numbers = ("max_tokens", "max_context", "most_given")
+        self.max_tokens, self.max_context, self.most_given = (settings[name] for name in numbers)
         self.answers = None if rollout.finishes else 1  # leave the game after so many
 
     def begin(self, row: Mapping[str, Any] | None) -> Game:
@@ -128,7 +127,7 @@ class VerlGame:
 
 
 def check_choices(setup: Experiment) -> None:
-    """Raise ConfigError for choices without which the run in verl would be another one."""
+    """Raise ConfigError for choices with which the run in verl would be another one."""
     recipe, model = setup.recipe, setup.model
     check_choice("algorithm", option_of(recipe.algorithm), (*_ALGORITHMS,))
     check_choice("rollout", recipe.rollout.kind, ("game", "turn"))

@@ -71,10 +71,8 @@ def build_loggers(settings: LoggerSettings, folder: Path, label: str = "") -> li
             raise ValueError(advice(library))
     loggers: list[Logger] = []
     if settings.tensorboard:
-        version = label.replace("/", "-")
-        loggers.append(
-            TensorBoardLogger(folder, name="tensorboard", version=version, default_hp_metric=False)
-        )
+        name, version = "tensorboard", label.replace("/", "-")
+        loggers.append(TensorBoardLogger(folder, name, version, default_hp_metric=False))
     if settings.wandb:
         project = settings.wandb_project
         loggers.append(WandbLogger(name=folder.name, project=project, save_dir=folder))

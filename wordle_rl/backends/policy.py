@@ -35,8 +35,7 @@ T = TypeVar("T")
 Rows = NDArray[np.int64]  # [R] numbers of some rows of a batch
 
 
-@dataclass(frozen=True, kw_only=True)
-class TokenOutputs:
+class TokenOutputs(NamedTuple):
     """What one forward pass says of each token. The backend's arrays [R, T], 0 if not trained."""
 
     logprobs: Any  # natural log

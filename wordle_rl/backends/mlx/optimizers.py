@@ -75,22 +75,21 @@ class Optimizers:
     def __init__(self, weights: Weights, optim: Optim, precision: Precision = "fp32") -> None:
         """precision: what Muon multiplies matrices in. The weights are always float32."""
         self._name = optim.name
-        head = sorted(name for name in weights if name.startswith(VALUE_HEAD_PREFIX))
-        matrices = sorted(
-            name
-            for name, weight in weights.items()
+        head = [name for name in weights if name.startswith(VALUE_HEAD_PREFIX)]
+        tables = ("embed_tokens", LM_HEAD)  # of rows
+        matrices = [
+            name for name, weight in weights.items()
             if optim.name == "muon" and weight.ndim == 2
-            and "embed_tokens" not in name and LM_HEAD not in name  # which are tables of rows
-        )  # fmt: skip
+            and not any(table in name for table in tables)
+        ]  # fmt: skip
         rest = [name for name in weights if name not in {*head, *matrices}]
         # An optimiser, the names of its weights, and their share of the learning rate.
-        self._parts: list[tuple[Any, list[str], float]] = []
-        if rest:
-            self._parts.append((_build_adamw(optim, optim.weight_decay), rest, optim.rest_share))
-        if matrices:
-            self._parts.append((Muon(optim, precision), matrices, 1.0))
-        if head:
-            self._parts.append((_build_adamw(optim, 0.0), head, 1.0))
+        parts: list[tuple[Any, list[str], float]] = [
+            (_build_adamw(optim, optim.weight_decay), rest, optim.rest_share),
+            (Muon(optim, precision), matrices, 1.0),
+            (_build_adamw(optim, 0.0), head, 1.0),
+        ]
+        self._parts = [part for part in parts if part[1]]
         for optimizer, names, _ in self._parts:
             optimizer.init({name: weights[name] for name in names})
 

@@ -42,10 +42,7 @@ _OPTIMIZER = "optimizer.safetensors"
 
 
 class MlxPolicy(LanguagePolicy):
-    """Implements wordle_rl.policy.policy.Policy on one device.
-
-    micro_batch_tokens: padded tokens per forward and backward pass.
-    """
+    """Implements wordle_rl.policy.policy.Policy on one device."""
 
     _reference: Weights | None
 
@@ -124,9 +121,7 @@ class MlxPolicy(LanguagePolicy):
         entropy: bool = False,
         values: bool = False,
     ) -> TokenOutputs:
-        """One forward pass over some rows of a batch. entropy and values are optional."""
-        if values and VALUE_HEAD_PREFIX + "weight" not in weights:
-            raise RuntimeError("add_value_head() was not called before values were asked for")
+        """One forward pass over some rows of a batch."""
         width = int(batch.lengths[rows].max())
         trained = batch.trained[rows, :width]
         places = mx.array(np.flatnonzero(trained))

@@ -49,13 +49,15 @@ def test_it_is_the_likeliest_of_all_that_the_grammar_allows(make):
     scores = [score(engine, prompt, answers) for prompt in PROMPTS]
     first, second = sorted(scores[2], key=scores[2].__getitem__)[:-3:-1]
     grammar = [OpenAnswer(tree), OpenAnswer(tree), OpenAnswer(tree, (first,))]
-    found = complete_likeliest(engine, PROMPTS, grammar, stop_ids=STOPS, max_tokens=9)
+    found = complete_likeliest(engine, PROMPTS, grammar, beams=60, stop_ids=STOPS, max_tokens=9)
     assert [tuple(answer.ids) for answer in found[::2]] == [first, second]
     for answer, known in zip(found[:2], scores, strict=False):
         assert known[tuple(answer.ids)] == max(known.values())
         assert sum(answer.logprobs) == pytest.approx(max(known.values()), abs=1e-5)
     greedy = [token_by_token(engine, prompt, tree) for prompt in PROMPTS[:2]]
     assert greedy != [tuple(answer.ids) for answer in found[:2]]  # so the search matters
+    one = complete_likeliest(engine, PROMPTS, grammar, beams=1, stop_ids=STOPS, max_tokens=9)
+    assert greedy == [tuple(answer.ids) for answer in one[:2]]
 
 
 def test_without_a_grammar_it_is_the_likeliest_text_that_ends():
@@ -65,7 +67,9 @@ def test_without_a_grammar_it_is_the_likeliest_text_that_ends():
     answers += [(first, second) for first in going for second in range(VOCAB)]
     for prompt in PROMPTS[:2]:
         known = score(engine, prompt, answers)
-        [found] = complete_likeliest(engine, [prompt], None, stop_ids=STOPS, max_tokens=2)
+        [found] = complete_likeliest(
+            engine, [prompt], None, beams=VOCAB, stop_ids=STOPS, max_tokens=2
+        )
         assert known[tuple(found.ids)] == max(known.values())
         ended = found.ids[-1] in STOPS
         assert found.stop is (StopReason.STOP_TOKEN if ended else StopReason.TOKEN_LIMIT)

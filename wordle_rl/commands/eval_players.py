@@ -462,6 +462,6 @@ def _name_player(model: ModelSettings, settings: EvalSettings, sampling: Samplin
     helps = [f"{settings.shots} shots"] if settings.shots else []
     if sampling.grammar is not None:
         helps.append("grammar" if sampling.repeats else "grammar without repeats")
-    if sampling.whole_answers and sampling.temperature == 0.0:
-        helps.append("whole answers")
+    if sampling.beams > 1 and sampling.temperature == 0.0:
+        helps.append(f"{sampling.beams} beams")
     return ", ".join([name, *helps])

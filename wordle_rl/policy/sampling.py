@@ -58,8 +58,8 @@ class Sampling:
     top_k: Annotated[int, Within(0, MOST)] = 0
     grammar: Literal["words"] | None = None  # words: only answers that guess an allowed word
     repeats: bool = True  # whether a word may be guessed again in a game; False needs the grammar
-    # Greedy play takes the likeliest whole answer, not the likeliest token again and again.
-    whole_answers: bool = False
+    # With temperature 0: beginnings of an answer to follow, of which the likeliest answer is taken.
+    beams: Annotated[int, Within(1, 1000)] = 1
 
     def __post_init__(self) -> None:
         if self.grammar is None and not self.repeats:

@@ -1,9 +1,8 @@
-"""The likeliest whole answers (`sampling.whole_answers`).
+"""The likeliest whole answers, by beam search (`sampling.beams`).
 
 Token by token, a model may begin a word that it cannot end well. Here whole answers are compared,
-by the probability that the model gives them without a grammar. The search goes on with the
-likeliest beginnings. No answer is likelier than its beginning, so an answer that is as likely as
-every beginning left is the likeliest of all.
+by the probability that the model gives them without a grammar. No answer is likelier than its
+beginning, so an answer that is as likely as every beginning left is the likeliest of all.
 """
 
 from __future__ import annotations
@@ -19,9 +18,6 @@ from numpy.typing import NDArray
 
 from wordle_rl.policy.engine import Completion, Engine, Prompts, StopReason
 from wordle_rl.policy.grammar import OpenAnswer
-
-_SIDE_BY_SIDE = 4  # beginnings of one answer that are tried together
-_BRANCHES = 32  # without a grammar, the likeliest tokens that may follow a beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +41,7 @@ class Search:
 
     stop_ids: frozenset[int] = frozenset()  # that end an answer without a grammar
     most: int = 10**9  # tokens of such an answer
+    branches: int = 10**9  # tokens that may follow a beginning, the likeliest ones
     found: list[Beginning] = field(default_factory=list)  # complete answers
     _open: list[tuple[float, int, Beginning]] = field(default_factory=list)  # a heap
     _order: itertools.count[int] = field(default_factory=itertools.count)  # breaks ties
@@ -64,10 +61,17 @@ class Search:
         """Take the likeliest beginnings, to try them."""
         return [heapq.heappop(self._open)[-1] for _ in range(min(most, len(self._open)))]
 
+    def keep(self, most: int) -> None:
+        """Forget all beginnings but the likeliest."""
+        self._open = heapq.nsmallest(most, self._open)
+
     def grow(self, beginning: Beginning, logprobs: NDArray[np.float32]) -> None:
         """Add what goes on from a beginning. logprobs: [V] of every token behind it."""
         place = beginning.place
-        for token in (_best(logprobs) if place is None else place.choices).tolist():
+        tokens = np.arange(len(logprobs)) if place is None else place.choices
+        if len(tokens) > self.branches:
+            tokens = tokens[np.argpartition(-logprobs[tokens], self.branches)[: self.branches]]
+        for token in tokens.tolist():
             ids = (*beginning.ids, token)
             word, stop, after = None, None, None
             if place is not None:
@@ -89,21 +93,18 @@ class Search:
         return len(best) == count and best[-1] >= -self._open[0][0]
 
 
-def _best(logprobs: NDArray[np.float32]) -> NDArray[np.int64]:
-    count = min(_BRANCHES, len(logprobs))
-    return np.argpartition(-logprobs, count - 1)[:count]
-
-
 def complete_likeliest(
     engine: Engine,
     prompts: Prompts,
     grammar: Sequence[OpenAnswer] | None,
     *,
+    beams: int,
     stop_ids: frozenset[int],
     max_tokens: int,
 ) -> list[Completion]:
-    """The likeliest answer to each prompt, of all texts or of those that a grammar allows.
+    """The likeliest answer found to each prompt, of all texts or of those that a grammar allows.
 
+    beams: how many beginnings are followed; with 1 it is the likeliest token again and again.
     stop_ids, max_tokens: what ends an answer without a grammar. The log-probabilities are the
     model's own, at temperature 1. Raises as Engine.complete().
     """
@@ -116,13 +117,15 @@ def complete_likeliest(
     for key, place in zip(keys, places, strict=True):
         if key not in searches:  # what is asked several times is searched once
             room = engine.max_context - len(key[0])
-            searches[key] = Search(stop_ids, min(max_tokens, room))
+            searches[key] = Search(stop_ids, min(max_tokens, room), beams)
             searches[key].add(Beginning(place))
     while running := {key: s for key, s in searches.items() if not s.is_certain()}:
-        block = [(k, s, b) for k, s in running.items() for b in s.take(_SIDE_BY_SIDE)]
+        block = [(k, s, b) for k, s in running.items() for b in s.take(beams)]
         logprobs = engine.next_logprobs([(*ids, *b.ids) for (ids, _), _, b in block])
         for (_, search, beginning), row in zip(block, logprobs, strict=True):
             search.grow(beginning, row)
+        for search in running.values():
+            search.keep(beams)
     best = [max(searches[key].found, key=lambda answer: answer.logprob) for key in keys]
     return [
         Completion(ids=list(b.ids), logprobs=list(b.logprobs), stop=b.stop or StopReason.STOP_TOKEN)

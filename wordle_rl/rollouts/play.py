@@ -131,10 +131,10 @@ class ModelPlayer:
         if self.sampling.grammar is not None:
             grammar = [begin_answer(self.form, game, repeats=again) for game in games.values()]
         asked = [talk.ids for talk in talks]
-        if self.sampling.whole_answers and self.sampling.temperature == 0.0:
+        if self.sampling.beams > 1 and self.sampling.temperature == 0.0:
             drawn = complete_likeliest(
-                self.engine, asked, grammar, max_tokens=self.sampling.max_tokens,
-                stop_ids=self.form.chat.tokenizer.stop_ids,
+                self.engine, asked, grammar, beams=self.sampling.beams,
+                max_tokens=self.sampling.max_tokens, stop_ids=self.form.chat.tokenizer.stop_ids,
             )  # fmt: skip
         else:
             drawn = self.engine.complete(asked, self.sampling, numbers, grammar)

@@ -1,21 +1,21 @@
 """What feeds an algorithm in a step and its updates, computed from the games and rewards alone.
 
-Rewards and credit by hand; each row by a forward pass of transformers' own code; the gradient by
-autograd. Advantages, weights and loss are the algorithm's, whose formulas tests/algorithms/ checks.
+Rewards, credit and rows by hand; scores by a forward pass of transformers' own code. Advantages and
+weights are the algorithm's, whose formulas tests/algorithms/ checks, as it does the loss.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
 from tests.helpers.talks import turns_of
 from tests.helpers.whole_step import MAX_TOKENS, SEED, TEMPERATURE, Played, reward
-from wordle_rl.algorithms.base import LossInputs, StepOutcomes
+from wordle_rl.algorithms.base import StepOutcomes
 from wordle_rl.policy.batch import minibatches
 from wordle_rl.rollouts.talk import Rollout
 
@@ -48,21 +48,15 @@ def rows_of(rollouts: list[Rollout]) -> list[Row]:
     return rows
 
 
-class Read(NamedTuple):
-    """What a model says of each token of a row, given those before it; [T], [T, V], [T, H]."""
-
-    logprobs: torch.Tensor
-    every: torch.Tensor
-    states: torch.Tensor
-
-
-def read(model: Any, row: Row) -> Read:
+@torch.no_grad()
+def read(model: Any, row: Row) -> tuple[np.ndarray, np.ndarray]:
+    """Log-probability [T] of each token given those before it, and the states [T, H] before it."""
     ids = torch.tensor([row.ids])
     out = model(input_ids=ids, output_hidden_states=True)
     every = (out.logits[0, :-1].double() / TEMPERATURE).log_softmax(-1)
-    chosen = every.gather(-1, ids[0, 1:, None])[:, 0]
-    states = out.hidden_states[-1][0, :-1]
-    return Read(*(torch.cat([torch.zeros(1, *of.shape[1:]), of]) for of in (chosen, every, states)))
+    chosen = every.gather(-1, ids[0, 1:, None])[:, 0].numpy()
+    states = out.hidden_states[-1][0, :-1].numpy()
+    return np.append(0.0, chosen), np.concatenate([np.zeros((1, states.shape[1])), states])
 
 
 class Oracle:
@@ -76,13 +70,13 @@ class Oracle:
         self.rollouts = played.result.rollouts
         self.groups = np.array([r.group for r in self.rollouts])
         self.rows = rows_of(self.rollouts)
-        with torch.no_grad():
-            self.old = [read(played.plain, row) for row in self.rows]
-            self.ref = [read(played.reference, row) for row in self.rows]
+        old = [read(played.plain, row) for row in self.rows]
+        self.old = [logprobs for logprobs, _ in old]
+        self.ref = [read(played.reference, row)[0] for row in self.rows]
         self.values = None
         if played.head is not None:
-            weight, bias = played.head
-            self.values = [(r.states @ weight + bias).double() for r in self.old]
+            weight, bias = (part.numpy() for part in played.head)
+            self.values = [states @ weight + bias for _, states in old]
         rewards = [self._rewards(i) for i in range(len(self.rollouts))]
         outcomes = StepOutcomes(
             groups=self.groups,
@@ -109,8 +103,7 @@ class Oracle:
             if getattr(self.algorithm, "kl", "") == "reward":
                 for row, old, ref in zip(self.rows, self.old, self.ref, strict=True):
                     mine = row.trained & (np.array(row.turn) == k) & (row.rollout == i)
-                    gap = (old.logprobs - ref.logprobs).numpy()[mine].sum()
-                    value -= self.algorithm.beta * gap
+                    value -= self.algorithm.beta * (old - ref)[mine].sum()
             if self.name == "dapo" and self.algorithm.overlong == "punish":
                 buffer = 0.2 * MAX_TOKENS
                 value -= min(max((length - (MAX_TOKENS - buffer)) / buffer, 0.0), 1.0)
@@ -162,14 +155,34 @@ class Oracle:
     def units(self) -> np.ndarray:
         return np.arange(len(self.rollouts)) if self.found.units is None else self.found.units
 
-    def updates(self) -> Iterator[np.ndarray]:
-        """The rollouts of each update."""
+    def updates(self) -> Iterator[list[dict[str, np.ndarray]]]:
+        """What each update is fed: fields of the Batch for each of its rows, by place [T]."""
         for epoch in range(self.algorithm.epochs):
             for members in minibatches(
                 self.groups, self.algorithm.minibatches, seed=SEED, step=0, epoch=epoch
             ):
-                if not self.leaves_out or self.teaches[members].any():
-                    yield members
+                weights = self.weights(members)
+                kept = members[self.teaches[members]] if self.leaves_out else members
+                rows = [n for n, row in enumerate(self.rows) if row.rollout in kept]
+                if rows := [n for n in rows if self.rows[n].trained.any()]:
+                    yield [self._fields(n, weights) for n in rows]
+
+    def _fields(self, n: int, weights: np.ndarray) -> dict[str, np.ndarray]:
+        row = self.rows[n]
+        found = {
+            "ids": row.ids, "sampler_logprobs": row.sampler, "advantages": self.advantage(row),
+            "weights": [weights[row.rollout]] * len(row.ids),
+        }  # fmt: skip
+        algorithm = self.algorithm
+        if algorithm.epochs * algorithm.minibatches > 1 or algorithm.scores_rollouts:
+            found["old_logprobs"] = self.old[n]
+        if algorithm.needs_reference:
+            found["ref_logprobs"] = self.ref[n]
+        if self.values is not None:
+            assert self.found.targets is not None
+            found["old_values"] = self.values[n]
+            found["targets"] = self.found.targets[row.rollout][np.array(row.turn)]
+        return {name: np.asarray(values)[row.trained] for name, values in found.items()}
 
 
 def _returns(rewards: np.ndarray, by_turn: bool, discount: float) -> np.ndarray:
@@ -178,52 +191,3 @@ def _returns(rewards: np.ndarray, by_turn: bool, discount: float) -> np.ndarray:
     if not by_turn:
         return np.array([rewards.sum() for _ in turns])
     return np.array([sum(discount ** (n - k) * rewards[n] for n in turns[k:]) for k in turns])
-
-
-def compute(
-    oracle: Oracle, members: np.ndarray, model: Any, head: Any
-) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
-    """The gradient and the metrics of one update, with the model's weights before it."""
-    algorithm, weights = oracle.algorithm, oracle.weights(members)
-    kept = set(members[oracle.teaches[members]] if oracle.leaves_out else members)
-    numbers = [n for n, row in enumerate(oracle.rows) if row.rollout in kept and row.trained.any()]
-    rows, reads = zip(*((r := oracle.rows[n], read(model, r)) for n in numbers), strict=True)
-    old, ref = ([of[n].logprobs for n in numbers] for of in (oracle.old, oracle.ref))
-
-    def stack(values: Iterable[Any]) -> torch.Tensor:
-        tensors = [torch.as_tensor(of).double() for of in values]
-        return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True)
-
-    trained = stack(row.trained for row in rows) > 0
-
-    def at(values: Iterable[Any]) -> torch.Tensor:
-        return torch.where(trained, stack(values), 0.0)
-
-    terms: dict[str, Any] = {}
-    if algorithm.needs_entropy:
-        terms["entropy"] = at(-(now.every.exp() * now.every).sum(-1) for now in reads)
-    if oracle.name == "ppo":
-        assert oracle.found.targets is not None and oracle.values is not None
-        targets = (oracle.found.targets[row.rollout][np.array(row.turn)] for row in rows)
-        terms["targets"], terms["target_scale"] = at(targets), oracle.found.target_scale
-        terms["values"] = at(now.states @ head[0] + head[1] for now in reads)
-        terms["old_values"] = at(oracle.values[n] for n in numbers)
-    inputs = LossInputs(
-        logprobs=at(now.logprobs for now in reads), old_logprobs=at(old), ref_logprobs=at(ref),
-        trained=trained, sampler_logprobs=at(row.sampler for row in rows),
-        advantages=at(oracle.advantage(row) for row in rows),
-        units=torch.tensor([oracle.units[row.rollout] for row in rows]), **terms,
-    )  # fmt: skip
-    per_token, metrics = algorithm.loss(torch, inputs)
-    loss = (per_token * torch.tensor([weights[row.rollout] for row in rows])[:, None])[
-        trained
-    ].sum()
-    loss.backward()
-    gap = (inputs.logprobs - inputs.sampler_logprobs).abs()
-    ratio = (inputs.logprobs - inputs.old_logprobs).exp() - 1
-    found = {name: value[trained].double().mean() for name, value in metrics.items()}
-    found |= {"sampler_gap": gap[trained].mean(), "largest_sampler_gap": gap.max()}
-    found |= {"ratio_gap": ratio.abs().max()}
-    gradient = {n: w.grad for n, w in model.named_parameters() if w.grad is not None}
-    gradient |= {n: w.grad for n, w in zip(("head", "bias"), head or (), strict=False)}
-    return gradient, {"loss": loss.item(), **{f"policy/{k}": v.item() for k, v in found.items()}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,13 +19,13 @@ from tests.helpers.tiny import (
 )
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.rules import Game, PlayedTurn
+from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.engine import Completion
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.rewards.scoring import GameReward, RewardSet
 from wordle_rl.training.step import StepResult, train_step
 
 TEMPERATURE, MAX_TOKENS, SEED = 0.8, 8, 5
-Weights = dict[str, torch.Tensor]
 SPOKEN = (*WORDS.allowed, "crank")  # which is in no list
 
 
@@ -77,7 +76,7 @@ class Played:
     reference: Any
     head: tuple[torch.Tensor, torch.Tensor] | None  # of values, before the step
     result: StepResult
-    updates: list[tuple[Weights, Weights]]  # the weights before each, and its gradient
+    batches: list[Batch]  # of each update
 
 
 def play(algorithm: Any, fields: dict[str, Any]) -> Played:
@@ -99,17 +98,14 @@ def play(algorithm: Any, fields: dict[str, Any]) -> Played:
             head[1].fill_(0.3)
     engine = policy.engine
     policy.engine = lambda: off_the_mark(engine())
-    updates: list[tuple[Weights, Weights]] = []
+    batches: list[Batch] = []
+    update = policy.update
 
-    def parts() -> Iterator[tuple[str, torch.nn.Parameter]]:
-        yield from policy.model.named_parameters()
-        yield from zip(("head", "bias"), head or (), strict=False)
+    def record(batch: Batch, algorithm: Any) -> dict[str, float]:
+        batches.append(batch)
+        return update(batch, algorithm)
 
-    def record() -> None:
-        before = {name: weight.detach().clone() for name, weight in parts()}
-        updates.append((before, {n: w.grad.clone() for n, w in parts() if w.grad is not None}))
-
-    policy.apply_gradients.insert(0, record)
+    policy.update = record
     plain = plain_copy(policy.model)
     before = None if head is None else tuple(p.detach().clone() for p in head)
     recipe = recipe_of(
@@ -121,4 +117,4 @@ def play(algorithm: Any, fields: dict[str, Any]) -> Played:
         components=paid.components, weights=paid.weights, lawful=False, unpaid=unpaid
     )
     result = train_step(step_of(policy, replace(recipe, rewards=rewards), 0))
-    return Played(algorithm, fields, unpaid, plain, reference, before, result, updates)
+    return Played(algorithm, fields, unpaid, plain, reference, before, result, batches)

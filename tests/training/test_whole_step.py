@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from tests.helpers.step_oracle import Oracle, compute
-from tests.helpers.tiny import WORDS, plain_copy
+from tests.helpers.step_oracle import Oracle
+from tests.helpers.tiny import WORDS
 from tests.helpers.whole_step import play
 from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.dpo import Dpo
@@ -71,35 +70,19 @@ def test_a_step_does_what_its_games_and_rewards_ask_for(case: str) -> None:
     for ours, theirs in zip(oracle.found.per_turn, result.advantages, strict=True):
         np.testing.assert_allclose(theirs, ours, atol=1e-4)
     asked = list(oracle.updates())
-    assert len(asked) == len(played.updates) == result.metrics["update/count"]
-    seen: list[dict[str, float]] = []
-    for members, (weights, gradient) in zip(asked, played.updates, strict=True):
-        model = plain_copy(played.plain)
-        model.load_state_dict({k: v for k, v in weights.items() if k in model.state_dict()},
-                              strict=False)  # fmt: skip
-        head = None
-        if played.head is not None:
-            head = tuple(weights[n].clone().requires_grad_() for n in ("head", "bias"))
-        exact, metrics = compute(oracle, members, model, head)
-        seen.append(metrics)
-        assert_equal_gradients(gradient, exact)
-    for name in seen[0]:
-        many = [metrics[name] for metrics in seen]
-        expected = max(many) if name in LARGEST else np.mean(many)
-        if name in result.metrics:
-            assert result.metrics[name] == pytest.approx(expected, rel=2e-3, abs=2e-4), name
+    assert len(asked) == len(played.batches) == result.metrics["update/count"]
+    for rows, batch in zip(asked, played.batches, strict=True):
+        assert len(rows) == len(batch.ids)
+        for i, row in enumerate(rows):
+            for name, expected in row.items():
+                found = getattr(batch, name)[i, batch.trained[i]]
+                np.testing.assert_allclose(found, expected, atol=1e-4, err_msg=name)
     assert_groups_are_counted(oracle, result)
-    assert_case_shows_something(oracle, seen, result, case)
-
-
-LARGEST = ("policy/ratio_gap", "policy/largest_sampler_gap")
-
-
-def assert_equal_gradients(ours: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]) -> None:
-    whole = torch.cat([exact[name].flatten() for name in ours])
-    assert whole.norm() > 1e-3
-    apart = torch.cat([(ours[name] - exact[name]).flatten() for name in ours])
-    assert float(apart.norm() / whole.norm()) < 1e-3
+    charged = oracle.name == "ppo" or "kl in the reward" in case or "punished" in case
+    if not charged and oracle.name != "sft":
+        assert not oracle.teaches.all(), "some rollout must teach nothing"
+    if case == "dapo by turn, filtered":
+        assert result.metrics["groups/resampled"] > 0 < result.metrics["groups/skipped"]
 
 
 def assert_groups_are_counted(oracle: Oracle, result: StepResult) -> None:
@@ -111,17 +94,3 @@ def assert_groups_are_counted(oracle: Oracle, result: StepResult) -> None:
     assert totals["total/skipped_groups"] == (idle if oracle.leaves_out else 0)
     assert totals["total/zero_spread_groups"] == idle + replaced
     assert totals["total/groups"] == len(np.unique(oracle.groups)) + replaced
-
-
-def assert_case_shows_something(
-    oracle: Oracle, seen: list[dict[str, float]], result: StepResult, case: str
-) -> None:
-    """Each setting of a case must have changed something, or the case could not fail."""
-    charged = oracle.name == "ppo" or "kl in the reward" in case or "punished" in case
-    if not charged and oracle.name != "sft":
-        assert not oracle.teaches.all(), "some rollout must teach nothing"
-    if len(seen) > 1 and oracle.name not in ("sft", "dpo", "expertiteration"):
-        gaps = [metrics["policy/ratio_gap"] for metrics in seen]
-        assert max(gaps) > 10 * min(gaps) and max(gaps) > 0.01
-    if case == "dapo by turn, filtered":
-        assert result.metrics["groups/resampled"] > 0 < result.metrics["groups/skipped"]

@@ -1,7 +1,6 @@
 """Parts of the laboratory for programs with their own loop: boards, knowledge, rewards, prompts.
 
 Programs import these functions from wordle_rl itself. Wrong input raises ValueError in one line.
-Nothing here imports torch. commands/eval_players.py loads models.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def build_knowledge(words: WordLists | None = None) -> Knowledge:
     """What clues say on these word lists: candidates, entropies, best guesses.
 
     words: None for the original lists. It holds 60 MB for those, so make it once. The first use on
-    new lists computes a table, under a second for the original ones, and keeps it in a cache.
+    new lists computes a table and keeps it in a cache.
     """
     words = load_words() if words is None else words
     return Knowledge(words, feedback_table(words))

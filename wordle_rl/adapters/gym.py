@@ -57,11 +57,10 @@ class WordleEnv(gymnasium.Env[Any, np.int64]):  # Gymnasium gives spaces.Dict no
     ) -> None:
         """Settings of the environment. Raises ValueError in one line.
 
-        words: None for the original lists. secrets: a part of their split (train, val, test or
-        all), or words. rules: None for the original ones. reward: win, the name of a set in
-        conf/reward/, or a set from build_rewards. candidates: whether info has `candidates`, a bool
-        for each action: does the word fit all clues, and is it a possible secret? render_mode: ansi
-        makes render() return text.
+        words, rules: None for the original ones. secrets: a part of the split (train, val, test or
+        all), or words. reward: win, the name of a set in conf/reward/, or a set from build_rewards.
+        candidates: whether info has `candidates`, a bool for each action: is the word a possible
+        secret that fits all clues? render_mode: ansi makes render() return text.
         """
         self.words = load_words() if words is None else words
         self.rules = rules or Rules()
@@ -83,12 +82,9 @@ class WordleEnv(gymnasium.Env[Any, np.int64]):  # Gymnasium gives spaces.Dict no
         self._answers = [self.words.guess_index[word] for word in self.words.answers]
         shape = (self.rules.max_turns, WORD_LENGTH)
         self.action_space = spaces.Discrete(len(self.words.allowed))
-        self.observation_space = spaces.Dict(
-            {
-                "letters": spaces.Box(0, 26, shape, np.uint8),
-                "marks": spaces.Box(0, len(MARKS), shape, np.uint8),
-            }
-        )
+        letters = spaces.Box(0, 26, shape, np.uint8)
+        marks = spaces.Box(0, len(MARKS), shape, np.uint8)
+        self.observation_space = spaces.Dict({"letters": letters, "marks": marks})
 
     @cached_property
     def knowledge(self) -> Knowledge:

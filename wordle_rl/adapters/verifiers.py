@@ -17,7 +17,7 @@ from verifiers.v1.harnesses.null import (  # pyright: ignore[reportMissingImport
 from verifiers.v1.runtimes import SubprocessConfig  # pyright: ignore[reportMissingImports]
 
 from wordle_rl.adapters.api import build_knowledge, build_prompt, build_rewards
-from wordle_rl.game.rules import Game, GameStatus, Rules, TurnKind
+from wordle_rl.game.rules import Game, GameStatus, Rules
 from wordle_rl.words.lists import load_words
 from wordle_rl.words.splits import split_secrets
 
@@ -112,25 +112,10 @@ class WordleEnv(vf.Env[WordleEnvConfig]):
         reward = lab.rewards.score(game)
         for name, value in reward.components.items():
             talk.trace.record_reward(name, value)
-        talk.trace.record_metrics(describe(game, lab.knowledge))
+        guesses = [turn.guess for turn in game.turns]
+        talk.trace.record_metrics({"won": float(game.won), "guesses": float(len(guesses))})
         talk.trace.info["turn_rewards"] = list(reward.turn_totals)
-        talk.trace.info["guesses"] = [turn.guess for turn in game.turns]
-
-
-def describe(game: Game, knowledge) -> dict[str, float]:
-    """The metrics of a game; everything but `won` and `guesses` is a share of its turns."""
-    turns, kinds = game.turns, [turn.kind for turn in game.turns]
-    counts = {
-        "non_words": kinds.count(TurnKind.NOT_A_WORD),
-        "unreadable": kinds.count(TurnKind.UNPARSABLE),
-        "repeats": sum(turn.repeat for turn in turns),
-        "fits": sum(
-            turn.kind is TurnKind.ACCEPTED and knowledge.is_consistent(turn.guess, turn.state)
-            for turn in turns
-        ),
-    }
-    shares = {name: count / max(len(turns), 1) for name, count in counts.items()}
-    return {"won": float(game.won), "guesses": float(len(turns)), **shares}
+        talk.trace.info["guesses"] = guesses
 
 
 __all__ = ["WordleEnv", "WordleTaskset"]

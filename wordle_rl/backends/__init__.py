@@ -11,41 +11,19 @@ import ctypes
 import importlib
 import platform
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from wordle_rl.policy.settings import BackendSettings
-from wordle_rl.runs.errors import install_command
-from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.progress import announce
 
 
 def load_backend(settings: BackendSettings) -> Any:
-    """Import the module of a backend, after everything that can be checked without it.
-
-    Raises ConfigError when a library that it needs is not installed.
-    """
-    with need_mlx():
-        if settings.name == "mlx":
-            borrow_blas()
-        with announce(f"importing the libraries of backend={settings.name}"):
-            return importlib.import_module(settings.module)
-
-
-@contextmanager
-def need_mlx() -> Iterator[None]:
-    """Turn a failed import of MLX in this block into a ConfigError."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("mlx", "mlx_lm"):
-            raise
-        raise ConfigError(
-            "backend=mlx needs mlx-lm, which runs on Apple silicon and on Linux: install it "
-            f"with {install_command('mlx')}, or choose backend=lightning"
-        ) from None
+    """Import the module of a backend, after everything that can be checked without it."""
+    if settings.name == "mlx":
+        borrow_blas()
+    with announce(f"importing the libraries of backend={settings.name}"):
+        return importlib.import_module(settings.module)
 
 
 def borrow_blas() -> bool:

@@ -34,8 +34,8 @@ class Model(Protocol):
     def feed(self, ids: Ints, starts: Ints, last: Ints) -> Any:
         """Feed ids [n, T], padded on the right, to the rows in slots 0, 1, ...
 
-        starts: [n] place of each row's first new token. last: [n] index of its last one. Returns
-        the hidden states [n, ...] of these last tokens.
+        starts: [n] place of each row's first new token. last: [n] index of its last one, whose
+        hidden states [n, ...] are returned.
         """
         ...
 
@@ -112,9 +112,8 @@ class _Answer:
 
     def completion(self) -> Completion:
         assert self.stop is not None
-        return Completion(
-            ids=self.ids, logprobs=self._logprobs, stop=self.stop, choices=self._choices
-        )
+        given = {"ids": self.ids, "logprobs": self._logprobs, "choices": self._choices}
+        return Completion(stop=self.stop, **given)
 
 
 class CachedEngine:
@@ -205,9 +204,9 @@ class CachedEngine:
         return self._model.feed(ids, np.array(starts, np.int64), counts - 1)
 
     def _place(self, sources: list[int | None]) -> list[int]:
-        """Give each of n prompts one of the first n slots, with a copy of its source slot.
+        """Give each of n prompts one of the first n slots, its source's own if possible.
 
-        A prompt stays in its source's slot if it can.
+        The others get a copy of their source slot.
         """
         slots: list[int | None] = [None] * len(sources)
         free = dict.fromkeys(range(len(sources)))
@@ -235,10 +234,7 @@ class CachedEngine:
         sampling: Sampling,
         uniforms: NDArray[np.float64],
     ) -> Ints:
-        """Draw the answers.
-
-        lengths: [slots] tokens fed. Returns [slots] whose rows are there in the end.
-        """
+        """Draw the answers. lengths: [slots] tokens fed. Returns `at` as it is in the end."""
         live = len(at)  # slots that are computed, the first ones
         while True:
             now = [answers[i] for i in at[:live].tolist()]
@@ -279,10 +275,7 @@ class CachedEngine:
 def find_beginnings(
     prompts: Sequence[tuple[int, ...]], held: Sequence[tuple[int, ...]]
 ) -> list[tuple[int, int]]:
-    """For each prompt the row that it shares most with, and how many tokens they share.
-
-    At least one token of a prompt is left to feed.
-    """
+    """For each prompt the row that it shares most with, and how many tokens, but for its last."""
     order = sorted(range(len(held)), key=held.__getitem__)
     ordered = [held[slot] for slot in order]
     found = []

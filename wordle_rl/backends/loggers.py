@@ -41,12 +41,8 @@ class LightningReporter:
         import pandas as pd
 
         table = pd.DataFrame(rows).fillna(0.0)  # for a part that a game's reward lacks
-        for logger in self._loggers:
-            if isinstance(logger, TensorBoardLogger):
-                shown = table.to_string(index=False, float_format="%.2f")
-                logger.experiment.add_text(tag, f"```\n{shown}\n```", step)
-            elif isinstance(logger, WandbLogger):
-                logger.log_table(tag, dataframe=table, step=step)
+        shown = table.to_string(index=False, float_format="%.2f")
+        self.text(tag, f"```\n{shown}\n```", step)
 
     def histogram(self, tag: str, values: Sequence[float], step: int) -> None:
         for logger in self._loggers:

@@ -1,9 +1,5 @@
 """vLLM servers play while the trainer learns: rollout.engine=vllm. It knows HTTP and no tensors.
 
-`Server` asks one server, by the calls of vLLM 0.32, and checks its answers. `VllmEngine` deals
-prompts to several servers, and asks another one again what failed. `serve` gives a policy this
-engine, and brings each new adapter to the servers through a folder.
-
 Prompts and answers are token ids. Draws are the server's own: vLLM's CPU build dies of a request
 with a seed, and on a GPU a seed would not make draws repeatable either. Each answer sends its whole
 prompt, which the server's prefix cache makes cheap.
@@ -76,8 +72,8 @@ class Request:
     def body(self, model: str) -> dict[str, Any]:
         """What a server is asked.
 
-        Whatever changes the distribution is named, since a server takes its own defaults from the
-        model's generation_config.json. ignore_eos leaves our stop ids alone to end an answer.
+        It names whatever changes the distribution, since a server has defaults from the model's
+        generation_config.json. ignore_eos leaves our stop ids alone to end an answer.
         """
         sampling = self.sampling
         return {
@@ -128,15 +124,6 @@ class Server:
             trust_env=False,  # a proxy leads out of the cluster
         )
 
-    def check_context(self, tokens: int) -> None:
-        """Raise ConfigError unless a conversation may have so many tokens."""
-        room = self.ask("/v1/models", None, lambda answer: answer["data"][0]["max_model_len"])
-        if room < tokens:
-            raise ConfigError(
-                f"model.max_context must be at most {room}, which is the context of {self.url} "
-                f"(--max-model-len), not {tokens}"
-            )
-
     def complete(self, model: str, request: Request) -> list[Completion]:
         """One answer to each prompt."""
         return self.ask("/v1/completions", request.body(model), request.read)
@@ -172,7 +159,7 @@ def _shorten(text: str) -> str:
 
 
 class VllmEngine:
-    """Implements wordle_rl.policy.engine.Engine on several servers. It does not use the uniforms.
+    """Implements wordle_rl.policy.engine.Engine on several servers, without the uniforms.
 
     A server that fails does not play until it has loaded the adapter again and agrees with the
     trainer. That is tried with the next adapter, or when no server plays.
@@ -415,7 +402,12 @@ def serve(
             )  # fmt: skip
             stack.callback(engine.close)
             for server in engine.servers:
-                server.check_context(room)
+                have = server.ask("/v1/models", None, lambda said: said["data"][0]["max_model_len"])
+                if have < room:
+                    raise ConfigError(
+                        f"model.max_context must be at most {have}, the context of {server.url} "
+                        f"(--max-model-len), not {room}"
+                    )
             engine.load(next(versions))
             if reasons := [server.failure for server in engine.servers if server.failure]:
                 raise ServerError(reasons[0])

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from wordle_rl.backends import need_mlx
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.lineage import stages_of, write_stages
 from wordle_rl.policy.sampling import Sampling
@@ -78,8 +77,8 @@ def write(source: Path, target: Path, form: Format, precision: str) -> str:
         return _write_adapter(source, target)
     if form == "merged":
         return _write_merged(source, target, precision)
-    with need_mlx():
-        from wordle_rl.backends.mlx.save import merge_model
+    from wordle_rl.backends.mlx.save import merge_model
+
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".merged-") as room:
         folder = source
         if is_adapter(source) and read_adapter_form(source) == "peft":
@@ -135,8 +134,8 @@ def _write_merged(source: Path, target: Path, precision: str) -> str:
 
 def _check_not_quantised(adapter: Path) -> None:
     """Raise ConfigError for an adapter on weights that only MLX reads."""
-    with need_mlx():
-        from wordle_rl.backends.mlx.load import find_base
+    from wordle_rl.backends.mlx.load import find_base
+
     base = find_base(adapter)
     if "quantization" in json.loads((base / "config.json").read_bytes()):
         raise ConfigError(

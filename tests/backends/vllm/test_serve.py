@@ -184,7 +184,7 @@ def served(policy: TorchPolicy, setup: Any, run_folder: Any, *servers: SmallServ
 
 SERVERS: dict[str, Callable[[Any], SmallServer]] = {
     "vllm.urls: {url} does not answer": lambda start: start(),
-    "model.max_context must be at most 100, which is the context of {url}": lambda start: start(
+    "model.max_context must be at most 100, the context of {url}": lambda start: start(
         max_model_len=100
     ),
     "vllm.urls: {url} differs from the trainer by": lambda start: start(qwen(340, seed=5).eval()),

@@ -157,7 +157,7 @@ def test_the_other_server_answers_what_one_failed_to(servers, started, adapter, 
 
 
 def test_a_slow_server_costs_its_time_limit_once(servers, started):
-    engine = started(timeout=0.5)
+    engine = started(timeout=2.0)  # the server sleeps for three seconds
     servers[0].faults = ["slow"] * 9
     ask(engine, 2)
     ask(engine, 8)

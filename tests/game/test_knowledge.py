@@ -1,6 +1,5 @@
 """Knowledge: candidates, entropies and broken clues against slow definitions."""
 
-import itertools
 import math
 from collections import Counter
 
@@ -97,15 +96,6 @@ def test_values_and_words_left_are_the_published_ones(original):
     assert original.outlook("raise", mask)[1] == pytest.approx(61.00, abs=0.01)
 
 
-def test_facts_of_each_letter_are_bounds_on_its_copies():
-    facts = letter_facts(after("crept", "sleep", "eerie").clues)  # xx✓x- and -x-xx
-    assert facts.placed == {2: "e"}
-    assert facts.at_least == {"e": 1, "p": 1, "r": 1}
-    assert facts.at_most == {"s": 0, "l": 0, "e": 1, "i": 0}
-    places = {0: "e", 1: "e", 2: "r", 3: "e", 4: "pe"}
-    assert facts.excluded == {place: frozenset(letters) for place, letters in places.items()}
-
-
 @pytest.mark.parametrize(
     ("guess", "broken"),
     [  # after SLEEP against CREPT: E third, P not last, one E, no S, no L
@@ -132,18 +122,6 @@ def test_guess_breaks_no_clue_exactly_when_it_is_consistent(original):
             assert (broken == 0) == fits(guess, state)
             seen[broken == 0] += 1
     assert min(seen[True], seen[False]) > 25
-
-
-def test_with_two_letters_every_guess_breaks_no_clue_exactly_when_it_is_consistent():
-    """Real words seldom have a letter three times; of these, most have."""
-    words = ["".join(letters) for letters in itertools.product("ab", repeat=5)]
-    for guess in words[::2]:
-        fitting = {other: feedback_code(guess, other) for other in words}
-        for code in {*fitting.values()}:
-            known = letter_facts((Clue(guess, code),))
-            for other in words:
-                consistent = fitting[other] == code
-                assert (broken_clues(other, known).total == 0) == consistent, (guess, code, other)
 
 
 def test_over_allowed_words_every_allowed_word_that_fits_is_a_candidate(small):

@@ -129,17 +129,6 @@ def test_greedy_entropy_over_allowed_words_does_not_know_which_of_them_are_answe
     assert tried == [["azntq", "crate"]] * 3
 
 
-@pytest.mark.slow
-def test_greedy_entropy_over_allowed_words_opens_with_tares_and_finds_every_answer(original):
-    player = GreedyEntropy(original, opener=None, candidates="allowed")
-    assert player.choose(State()) == "tares"
-    over = original.over_allowed
-    assert over.entropy("tares", over.candidates(State())) == pytest.approx(6.194, abs=0.0005)
-    wins, mean = figures(play(player, original, original.words.answers, 0))
-    assert wins == 1.0
-    assert mean == pytest.approx(3.97, abs=0.005)
-
-
 @pytest.mark.parametrize("pool", ["answers", "allowed"])
 def test_mistakes_are_made_with_the_words_of_the_pool(small: Knowledge, pool: Any):
     """Its words are from the pool. Words that ignore a clue would fit the other clue alone."""

@@ -106,12 +106,6 @@ def test_hard_mode_binds_places_and_seen_letters(guess, after, secret, broken):
     assert breaks(guess, (clue(after, secret),)) is broken
 
 
-def test_hard_mode_wants_both_copies_of_a_letter_seen_twice_and_remembers_every_clue():
-    clues = (clue("speed", "erase"),)  # both E elsewhere, S elsewhere
-    assert breaks("slate", clues) and not breaks("geese", clues)
-    assert breaks("sleep", (clue("slate", "crept"), clue("abbey", "crept")))  # misses T
-
-
 def test_guess_that_breaks_hard_mode_costs_what_a_non_word_costs():
     easy, hard = game(), game(hard_mode=True)
     for played in (easy, hard):

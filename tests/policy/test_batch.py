@@ -18,7 +18,6 @@ from tests.helpers.tiny import (
     recipe_of,
     step_of,
 )
-from wordle_rl.algorithms.dpo import Dpo
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.policy.batch import (
@@ -124,29 +123,6 @@ def batches_of(algorithm: Any, monkeypatch: pytest.MonkeyPatch, **recipe: Any) -
     setup = recipe_of(algorithm, lambda turn: float(turn.tokens), **recipe)
     train_step(step_of(policy, setup, 0))
     return seen
-
-
-def test_the_weights_of_each_minibatch_are_those_of_a_whole_step(monkeypatch):
-    seen = batches_of(Grpo(entropy=0.1, epochs=2, minibatches=3), monkeypatch, groups=6, seed=2)
-    assert len(seen) == 6
-    for batch in seen:
-        assert len(batch.lengths) == 6 and batch.old_logprobs is not None
-        assert batch.weights.sum() == pytest.approx(1.0, rel=1e-6)
-    of_epoch = [
-        {frozenset(tuple(row[:n]) for row, n in zip(b.ids, b.lengths, strict=True)) for b in half}
-        for half in (seen[:3], seen[3:])
-    ]
-    assert of_epoch[0] != of_epoch[1], "the second epoch deals anew"
-    assert set.union(*map(set, of_epoch[0])) == set.union(*map(set, of_epoch[1]))
-
-
-def test_a_pair_is_in_one_minibatch_and_in_one_piece(monkeypatch):
-    for batch in batches_of(Dpo(minibatches=2), monkeypatch, groups=6):
-        assert batch.units is not None
-        numbers, counts = np.unique(batch.units, return_counts=True)
-        assert len(numbers) > 0 and (counts == 2).all()
-        for rows in (*split_micro_batches(batch, 1), *split_by_prompt(batch, 1)):
-            assert len(rows) == 2 and len(set(batch.units[rows])) == 1
 
 
 def test_old_logprobs_are_those_before_the_first_update(monkeypatch):  # rows 3 and 15

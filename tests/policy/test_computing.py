@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -11,12 +9,11 @@ import torch
 
 from tests.helpers.runs import resume, run, settings
 from wordle_rl.backends.torch import devices as torch_devices
-from wordle_rl.backends.torch.optimizers import ExactMuon, orthogonalize
+from wordle_rl.backends.torch.optimizers import orthogonalize
 from wordle_rl.policy.computing import (
     choose_precision,
     choose_threads,
 )
-from wordle_rl.runs.paths import ROOT
 
 
 @pytest.mark.parametrize(("speedup", "chosen"), [(1.3, "bf16"), (1.2, "fp32"), (0.1, "fp32")])
@@ -85,20 +82,6 @@ def test_a_process_may_use_its_share_of_the_threads(variable, processes, threads
     assert torch_devices.count_cpu_threads(processes) == threads
 
 
-@pytest.mark.parametrize("command", ["train", "eval"])
-def test_commands_let_waiting_threads_spin_only_briefly(command):
-    """OpenMP reads that once, when torch is imported, which comes later."""
-    code = (
-        f"import os, sys, {command}; from wordle_rl.runs.interrupts import begin; "
-        "begin(); print(os.environ['GOMP_SPINCOUNT'], 'torch' in sys.modules)"
-    )
-    without = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=without, capture_output=True, text=True
-    )
-    assert done.stdout == "20000 False\n", done.stderr
-
-
 # -- Muon -----------------------------------------------------------------------------------------
 
 NEWTON_SCHULZ = {"ns_coefficients": (3.4445, -4.7750, 2.0315), "ns_steps": 5, "eps": 1e-7}
@@ -115,18 +98,3 @@ def test_the_orthogonal_direction_has_the_polynomial_of_the_singular_values(shap
     np.testing.assert_allclose(
         orthogonalize(matrix, NEWTON_SCHULZ).numpy(), left @ np.diag(values) @ right, atol=2e-5
     )
-
-
-def test_muon_in_float32_steps_as_torchs_does_up_to_the_rounding_of_bfloat16():
-    drawn = torch.Generator().manual_seed(0)
-    start, *gradients = (torch.randn(24, 40, generator=drawn) for _ in range(4))
-    moved = []
-    for kind in (ExactMuon, torch.optim.Muon):
-        weight = start.clone().requires_grad_()
-        optimizer = kind([weight], lr=0.1, weight_decay=0.01, adjust_lr_fn="match_rms_adamw")
-        for gradient in gradients:
-            weight.grad = gradient.clone()
-            optimizer.step()
-        moved.append(weight.detach() - start)
-    exact, rounded = moved
-    assert (exact - rounded).norm() < 0.03 * rounded.norm()

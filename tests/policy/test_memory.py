@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoConfig
 
-from wordle_rl.backends.memory import GB, GameSize, Plan, fits, format_table
-from wordle_rl.backends.sizes import KNOWN, read_sizes
+from wordle_rl.backends.memory import GB, GameSize, Plan
+from wordle_rl.backends.sizes import KNOWN
 from wordle_rl.policy.batch import ran_out_of_memory
 from wordle_rl.policy.settings import LoraSettings
 
@@ -99,39 +98,6 @@ def test_what_fits_is_found():
     assert one.find_tokens(10 * GB) == 0
     taught = plan(games=0)  # a teacher plays
     assert taught.peak_playing == taught.while_playing(LONGEST, 200)
-
-
-def test_the_table_has_a_column_for_each_plan_and_says_what_must_change():
-    few = plan(games=8, held_out_games=8)
-    lines = format_table(["few", "many"], [few, plan()]).splitlines()
-    assert lines[0].split() == ["few", "many"]
-    assert [line.split()[-2:] for line in lines if "keys, values" in line] == [["36,864"] * 2]
-    assert [fits(few, size) for size in (16, 80)] == ["yes, checkpointing", "yes"]
-    assert fits(plan(), 80) == "yes" and fits(plan(), 48).endswith(" games")
-    assert fits(few, 5) == "no"
-
-
-@pytest.mark.parametrize(
-    ("config", "name"),
-    [
-        (
-            {"model_type": "qwen2", "vocab_size": 151_936, "hidden_size": 2048,
-             "intermediate_size": 11_008, "num_hidden_layers": 36, "num_attention_heads": 16,
-             "num_key_value_heads": 2, "tie_word_embeddings": True},
-            "Qwen/Qwen2.5-3B-Instruct",
-        ),
-        (
-            {"model_type": "gemma3_text", "vocab_size": 262_144, "hidden_size": 1152,
-             "intermediate_size": 6912, "num_hidden_layers": 26, "num_attention_heads": 4,
-             "num_key_value_heads": 1, "head_dim": 256, "sliding_window": 512},
-            "google/gemma-3-1b-it",
-        ),
-        ({"model_type": "gpt2"}, "openai-community/gpt2"),
-    ],
-)  # fmt: skip
-def test_sizes_are_read_from_transformers_configs(config, name):
-    facts = dict(config)
-    assert read_sizes(AutoConfig.for_model(facts.pop("model_type"), **facts)) == KNOWN[name]
 
 
 def test_only_a_lack_of_memory_is_taken_for_one():

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers.commands import evaluation
 from tests.helpers.tiny import (
     WORDS,
     AlwaysGuesses,
@@ -126,12 +125,3 @@ def test_training_its_histories_and_validation_draw_other_uniforms(policy, monke
     assert all(used.values())
     for one, other in itertools.combinations(used, 2):
         assert not used[one] & used[other], f"{one} and {other}"
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("line", ["player=random_consistent", "model=micro sampling.temperature=1"])
-def test_eval_draws_other_uniforms_than_any_step_of_training(line, tmp_path, monkeypatch):
-    more = f"compare=false limit=3 show=0 output_dir={tmp_path} backend.threads=1"
-    used = uniforms_used(monkeypatch, evaluation(f"{line} {more}"))
-    # Turns of training games are below 2**28.
-    assert used and all(turn >= 2**28 for *_, turn, _, _ in used)

@@ -7,14 +7,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.helpers.thoughts import KNOWLEDGE, WORDS, fitting, states
-from wordle_rl.game.players import Mistakes, RandomConsistent
-from wordle_rl.game.rules import Game, Rules, feedback_code, marks
-from wordle_rl.policy.sampling import Draws
-from wordle_rl.prompts.parser import thought_of
+from tests.helpers.thoughts import KNOWLEDGE, fitting, states
+from wordle_rl.game.players import RandomConsistent
+from wordle_rl.game.rules import feedback_code, marks
 from wordle_rl.prompts.reasoning import Reasoning
-from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.teacher import ScriptedPlayer
 
 lengths = pytest.mark.parametrize("length", ["notes", "brief"])
 
@@ -142,26 +138,3 @@ def test_the_guess_is_not_named_and_every_choice_of_a_teacher_follows_the_same_t
         thoughts = {reasoning(state, word, 0.5) for word in words}
         [thought] = thoughts
         assert not any(word in thought for word in words if word not in state.guesses)
-
-
-def test_signs_vary_with_the_stream_and_thoughts_change_no_guess():
-    def play_with(reasoning: Reasoning | None, first: int = 0, step: int = 2) -> list[Game]:
-        draws = Draws(seed=5, step=step, first_rollout=first)
-        player = ScriptedPlayer(
-            player=RandomConsistent(KNOWLEDGE), draws=draws, mistakes=Mistakes(KNOWLEDGE),
-            slips=0.3, reasoning=reasoning,
-        )  # fmt: skip
-        return play(player, new_games(WORDS.answers[first:20], WORDS, Rules()))
-
-    def texts(games: list[Game]) -> list[list[str]]:
-        return [[turn.text for turn in game.turns] for game in games]
-
-    notes = Reasoning(KNOWLEDGE, "notes")
-    games = play_with(notes)
-    assert texts(games)[1:] == texts(play_with(notes, first=1))
-    assert len({thought_of(game.turns[0].text)[7:12] for game in games}) == 3
-    assert texts(games) != texts(play_with(notes, step=3))
-    plain = play_with(None)
-    assert [[t.guess for t in g.turns] for g in games] == [
-        [t.guess for t in g.turns] for g in plain
-    ]

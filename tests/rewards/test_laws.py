@@ -237,16 +237,3 @@ def test_a_staller_who_never_tries_to_win_is_below_every_winner(name, max_turns)
     sloppy = play([""] * 9 + guesses("zzzzz") * (max_turns - 1) + guesses(SECRET), max_turns,
                   unparsable="retry", max_retries=9)  # fmt: skip
     assert sloppy.won and best < rewards.score(sloppy).total
-
-
-@pytest.mark.parametrize("name", [*LAWFUL, *range(3)])
-def test_wins_at_the_same_turn_are_exactly_equal_when_honest_and_less_after_violations(name):
-    rewards = LAWFUL[name] if isinstance(name, str) else noisy(name)
-    totals = {
-        rewards.score(play(guesses(first, second, SECRET))).total
-        for first in WORDS.allowed
-        for second in WORDS.allowed
-        if SECRET not in (first, second) and first != second
-    }
-    assert len(totals) == 1
-    assert rewards.score(play(["", *guesses("catch", "match")])).total < totals.pop()

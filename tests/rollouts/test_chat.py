@@ -9,7 +9,6 @@ import pytest
 
 from tests.helpers.backends import Backend
 from tests.helpers.characters import CharacterTokenizer
-from tests.helpers.configs import composed
 from tests.helpers.engine_spy import Spy
 from tests.helpers.talks import turns_of
 from tests.helpers.tiny import (
@@ -27,13 +26,11 @@ from tests.helpers.tiny import (
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
-from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import Game, Rules, State
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.prompts.styles import PHRASES, Letters, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import build_form
 from wordle_rl.training.step import train_step
 
 TOKENIZERS: dict[str, Callable[[], Any]] = {
@@ -171,11 +168,3 @@ def test_the_embedded_tokenizer_is_small_lossless_and_keeps_prompts_short():
         {"role": "user", "content": "x-✓xx"},
     ]
     assert tokenizer.inner.decode(ids) == tokenizer.render(messages)
-
-
-def test_a_run_tells_the_rules_that_it_plays_by() -> None:
-    given = ("rules.hard_mode=true", "rules.max_turns=4", "model=micro", "prompt=letters")
-    style = build_experiment(resolve(composed(*given))).recipe.style
-    form = build_form("conversation", Chat(HFTokenizer(build_tokenizer())), style)
-    prompt = form.chat.tokenizer.decode(form.opening(State(max_turns=4)))
-    assert prompt.count("in four guesses.\nHard mode") == 1

@@ -114,16 +114,6 @@ def test_each_fresh_prompt_begins_anew_and_says_why_the_last_answer_was_refused(
         assert tokens.prompt_ids.count(bos) == 1 and tokens.fresh  # row 2
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_a_game_of_tool_calls_taken_over_reads_as_if_it_had_been_played_from_the_start(style):
-    chat = Chat(HFTokenizer(TOKENIZERS["tool"]()))
-    game = a_game("slate", "crane", "crept")
-    played = turns_of(scripted_talks(game, build_form("tool", chat, style)))
-    for number, turn in enumerate(game.turns):
-        opening = build_form("tool", chat, style).opening(turn.state)
-        assert opening == ids_of(played[:number]) + played[number].prompt_ids
-
-
 RAISES = "{% if tools %}{{ raise_exception('no tools here') }}{% endif %}"
 
 

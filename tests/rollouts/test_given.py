@@ -41,12 +41,3 @@ def test_a_games_dialogue_has_the_tokens_of_the_game(inner):
     assert dialogue_talk(dialogue_of(game), chat) == wanted
     some = dialogue_talk(dialogue_of(game, 0, 1), chat)
     assert [turn.trained for turn in turns_of([some])] == [0, 0, 1]
-
-
-def test_without_a_system_prompt_the_template_decides_and_bytes_are_those_of_all_texts():
-    exchange = Exchange(message="✓", answer="ab", trained=True)
-    given = GivenDialogue(row=1, system=None, exchanges=(exchange, exchange))
-    assert given.bytes == 10
-    first, _ = turns_of([dialogue_talk(given, Chat(HFTokenizer(qwen_like_tokenizer())))])
-    text = qwen_like_tokenizer().decode(first.prompt_ids)
-    assert "You are helpful." in text and text.count("<|im_start|>system") == 1

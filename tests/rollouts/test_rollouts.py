@@ -1,7 +1,7 @@
 """Every kind of rollout in every form trains what was sampled, in groups that share their state."""
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from tests.helpers.tiny import (
     AlwaysCalls,
     AlwaysGuesses,
     full_logprobs,
-    gradients,
     many_stops,
     plain_copy,
     policy_of,
@@ -309,82 +308,3 @@ def test_games_are_halved_when_memory_runs_out(capsys, monkeypatch):
 
 
 # -- the estimator --------------------------------------------------------------------------------
-
-
-class OneToken(AlwaysGuesses):
-    """Any token is a whole answer."""
-
-    def __init__(self) -> None:
-        super().__init__(qwen_like_tokenizer(), extra_stop_ids=tuple(range(340)))
-
-
-def judged(turn: PlayedTurn) -> float:
-    """Unlike for each word and turn."""
-    return float(WORDS.allowed.index(turn.guess or "crane")) ** 2 - 1.5 * turn.state.turn * (
-        turn.guess == "sleep"
-    )
-
-
-@pytest.mark.slow  # whole games: test_gradient.py
-def test_best_of_averages_to_the_exact_gradient_of_the_rewards_of_its_states():  # row 31
-    """Two turns in fresh prompts: the states are the empty board and those after each word.
-
-    The group's mean holds each guess's own reward: the expectation is 1 - 1/N of the exact one.
-    """
-    batches, n = 60, 3
-    policy = policy_of(qwen(340, factor=3.0), OneToken())
-    plain, chat = plain_copy(policy.model), Chat(policy.tokenizer)
-    algorithm = Grpo(beta=0.0, scale="none")
-    recipe = recipe_of(
-        algorithm, judged, kind="best_of", advance="sampled",
-        form="fresh", groups=8, num_generations=n, secrets=("crane",), rules=Rules(max_turns=2),
-        sampling=Sampling(max_tokens=1),
-    )  # fmt: skip
-    found: list[torch.Tensor] = []
-    for number in range(batches):
-        played = collect_rollouts(step_of(policy, recipe, number), range(8))
-        totals = np.array([recipe.rewards.score(r.game).total for r in played]).reshape(-1, n)
-        advantages = [np.array([a]) for a in algorithm.compare(totals).ravel()]
-        batch = batch_of(played, advantages, chat, recipe)
-        # Of a game, not of a guess: the number of guesses is random.
-        batch = replace(batch, weights=batch.trained / np.float32(8 * n))
-        slopes = gradients(policy, batch, algorithm)
-        found.append(torch.cat([-slopes[name].ravel() for name in sorted(slopes)]))
-    exact = (1 - 1 / n) * exact_gradient(plain, chat, recipe)
-    sample = torch.stack(found).double()
-    # Along the exact gradient, where a wrong factor shows, and along directions drawn at random.
-    generator = torch.Generator().manual_seed(0)
-    random = torch.randn(len(exact), 100, generator=generator, dtype=torch.float64)
-    directions = torch.cat([exact[:, None], random], dim=1)
-    error = (sample @ directions).std(0) / batches**0.5
-    z = ((sample.mean(0) - exact) @ directions) / error
-    assert float(z.abs().max()) < 4.5
-    assert float(exact @ exact) > 6 * float(error[0]), "a factor of 1/2 would be seen"
-
-
-def exact_gradient(plain: Any, chat: Chat, recipe: Recipe) -> torch.Tensor:
-    """Gradient of the expected reward of the guess in each state, weighed by how often it comes."""
-    form = build_form("fresh", chat, recipe.style)
-    words = [form.parse(chat.tokenizer.decode([token])).guess for token in range(340)]
-    assert set(words) == set(WORDS.allowed)
-    whole = torch.zeros(())
-    visits: dict[State, float] = {State(max_turns=2): 1.0}
-    for _ in range(2):
-        after: dict[State, float] = defaultdict(float)
-        for state, visited in visits.items():
-            prompt = form.opening(state)
-            logits = plain(input_ids=torch.tensor([prompt])).logits[0, -1].double()
-            logprobs = logits.log_softmax(-1)
-            rewards = []
-            for token, word in enumerate(words):
-                game = Game("crane", WORDS.allowed_set, recipe.rules, state=state)
-                game.play(word)
-                rewards.append(recipe.rewards.score(game).total)
-                if game.status == "playing":
-                    after[game.state] += visited * float(logprobs[token].exp().detach())
-            values = torch.tensor(rewards, dtype=torch.float64)
-            whole = whole + visited * (logprobs.exp() * values).sum()
-        visits = after
-    whole.backward()
-    slopes = {n: p.grad for n, p in plain.named_parameters() if p.grad is not None}
-    return torch.cat([slopes[name].ravel() for name in sorted(slopes)]).double()

@@ -1,20 +1,17 @@
 """Scripted players at the table: thoughts before an answer, solved examples, time that runs out."""
 
-import re
 from collections.abc import Mapping
 
-import numpy as np
 import pytest
 
 from tests.helpers.talks import turns_of
-from tests.helpers.thoughts import KNOWLEDGE, STYLE, WORDS, fitting, states
+from tests.helpers.thoughts import KNOWLEDGE, STYLE, WORDS
 from tests.helpers.tiny import QWEN_TOOLS, qwen_like_tokenizer
 from tests.helpers.tiny import WORDS as TINY
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.backends.tiny_model import build_tokenizer
-from wordle_rl.game.players import GreedyEntropy, RandomConsistent
-from wordle_rl.game.rules import Clue, Game, GameStatus, Rules, State, feedback_code
-from wordle_rl.policy.sampling import Draws, Sampling
+from wordle_rl.game.players import RandomConsistent
+from wordle_rl.game.rules import Game, GameStatus, Rules
+from wordle_rl.policy.sampling import Draws
 from wordle_rl.prompts.parser import thought_of
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.rollouts.chat import Chat
@@ -22,13 +19,9 @@ from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.teacher import (
     ScriptedPlayer,
-    TeacherSettings,
-    check_thoughts,
     draw_shots,
     scripted_talks,
 )
-
-lengths = pytest.mark.parametrize("length", ["notes", "brief"])
 
 
 @pytest.mark.parametrize("form", ["conversation", "fresh", "tool"])
@@ -50,36 +43,6 @@ def test_a_thought_stands_before_the_answer_in_every_form(form):
         text = chat.tokenizer.decode(tokens.ids)
         assert text == thought + seen.write(turn.guess)
         assert seen.parse(text).guess == turn.guess
-
-
-@lengths
-@pytest.mark.parametrize("tokenizer", [build_tokenizer, qwen_like_tokenizer])
-def test_no_thought_is_longer_than_what_an_answer_must_hold(length, tokenizer):
-    chat = Chat(HFTokenizer(tokenizer()))
-    form = build_form("conversation", chat, STYLE)
-    reasoning = Reasoning(KNOWLEDGE, length)
-    lesson = TeacherSettings(player=GreedyEntropy(KNOWLEDGE, opener=None), reasoning=reasoning)
-    with pytest.raises(
-        ValueError, match=f"max_tokens must be .* algorithm.reasoning={length}"
-    ) as e:
-        check_thoughts(lesson, form, Sampling(max_tokens=12))
-    least = int(re.findall(r"must be (\d+)", str(e.value))[0])
-    check_thoughts(lesson, form, Sampling(max_tokens=least))
-    with pytest.raises(ValueError, match=f"not {least - 1}"):
-        check_thoughts(lesson, form, Sampling(max_tokens=least - 1))
-    for state, guess, _ in states(30, seed=4):
-        thought = reasoning(state, guess, np.random.default_rng(0).random())
-        ids = chat.tokenizer.encode(thought) + chat.answer(form.write(guess))
-        assert len(ids) <= least
-
-
-def test_notes_of_the_embedded_tokenizer_are_a_token_a_character():
-    tokenizer = HFTokenizer(build_tokenizer())
-    state = State((Clue("crane", feedback_code("crane", "beard")),), 1)
-    text = Reasoning(KNOWLEDGE, "notes")(state, "beard", 0.0)
-    assert text == f"<think>__a__+r2+e5-cn={len(fitting(list(state.clues)))}✓</think>\n"
-    assert len(tokenizer.encode(text)) == len(text) - len("<think></think>") + 2
-    assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
 def test_the_guesses_fit_their_states_which_have_more_and_more_clues() -> None:

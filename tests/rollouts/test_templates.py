@@ -149,17 +149,3 @@ def test_a_game_that_was_played_reads_as_one_that_is_taken_over(name):
         assert ids == build_form("conversation", chat, style).opening(turn.state)
         assert chat.tokenizer.decode(tokens.ids).strip() == turn.text
         ids += tokens.ids
-
-
-def test_a_thought_and_the_guess_behind_it_read_as_one_answer():
-    game = Game("sleep", WORDS.allowed_set)
-    thought = "<think>s?</think>\n"
-    game.play("slate", text=f"{thought}<guess>slate</guess>", thought=thought)
-    for name in TEMPLATES:
-        chat = Chat(HFTokenizer(tokenizer(name)))
-        [talk] = scripted_talks(game, build_form("conversation", chat, Symbols(think=True)))
-        messages = [*told(name, Symbols(think=True).system, Symbols().opening(State())),
-                    {"role": "assistant", "content": game.turns[0].text},
-                    {"role": "user", "content": "x"}]  # fmt: skip
-        text = text_of(name, talk.ids)
-        assert written(name, messages).startswith(text)

@@ -10,14 +10,9 @@ import pytest
 from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, run
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.game.feedback_table import build_table
-from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.rules import Clue, Game, State, feedback_code
 from wordle_rl.policy.lineage import stages_of
-from wordle_rl.rewards.value import Value
 from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.training.secrets import group_secrets, mix_secrets
-from wordle_rl.words.lists import WordLists
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -71,25 +66,6 @@ def test_no_held_out_secret_is_ever_played(recipe):  # row 38
 
 
 # -- knowledge and rewards where no answer fits ---------------------------------------------------
-
-LISTS = WordLists(answers=("abbey", "crane", "steel"), allowed=("abbey", "crane", "slate", "steel"))
-KNOWN = Knowledge(LISTS, build_table(LISTS))
-
-
-def lost_track() -> Game:
-    """A game for SLATE, which is no answer, after STEEL: no answer fits any more."""
-    game = Game("slate", LISTS.allowed_set)
-    for guess in ("steel", "crane", "slate"):
-        game.play(guess)
-    return game
-
-
-def test_a_guess_tells_nothing_about_answers_where_no_answer_fits():
-    state = State((Clue("steel", feedback_code("steel", "slate")),), 1)
-    assert not KNOWN.candidates(state).any()
-    game = lost_track()
-    assert game.won
-    assert [Value(knowledge=KNOWN)(turn) for turn in game.turns[1:]] == [0.0, 0.0]
 
 
 # -- runs -----------------------------------------------------------------------------------------

@@ -13,16 +13,12 @@ import torch
 
 from tests.helpers.configs import OPTIONS, composed
 from tests.helpers.runs import assert_equal_runs, metrics_of, resume, run, settings, stop
-from tests.helpers.tiny import policy_of, qwen, recipe_of, step_of
-from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.game.players import RandomWord
 from wordle_rl.game.rules import Game, GameStatus
 from wordle_rl.rollouts import kinds as scene
 from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.training.curricula import Curriculum
-from wordle_rl.training.step import collect_rollouts
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -147,23 +143,6 @@ def test_a_restored_curriculum_plans_what_the_one_that_never_stopped_plans(name,
         for one in (unbroken, stopped):
             one.observe(seen)
     assert name not in MOVING or len({repr(plan) for plan in plans}) > 1, "it must change"
-
-
-def test_replayed_secrets_take_the_places_of_the_last_groups_of_a_step():
-    recipe = recipe_of(Sft(), lambda turn: 0.0, teacher=None, groups=3, num_generations=1)
-    from wordle_rl.rollouts.teacher import TeacherSettings
-
-    policy = policy_of(qwen(340))
-    scripted = {"teacher": TeacherSettings(player=RandomWord(recipe.words))}
-    one, other = (
-        collect_rollouts(
-            step_of(policy, Recipe(**{**vars(recipe), **scripted, "replayed": replayed}), 4),
-            range(3),
-        )
-        for replayed in ((), ("again",))
-    )  # fmt: skip
-    due = [rollout.game.secret for rollout in one]
-    assert [rollout.game.secret for rollout in other] == [*due[:2], "again"]
 
 
 # -- whole runs -----------------------------------------------------------------------------------

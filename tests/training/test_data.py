@@ -160,25 +160,3 @@ def test_a_model_that_may_know_held_out_secrets_does_not_start_a_clean_run(
 
 
 # -- refusals --------------------------------------------------------------------------------------
-
-REFUSED = {
-    "states history=one": "history must be none with data=<file>",
-    "states words.allowed_share=0.5": "words.allowed_share must be 0",
-    "answers": "must have a column secret or, for algorithm=sft, messages",
-    "answers algorithm=sft num_generations=2": "num_generations must be 1 to learn the answers",
-}
-
-
-@pytest.mark.parametrize("line", REFUSED)
-def test_what_does_not_go_with_a_file_is_refused_in_one_line(line, tmp_path, refused):
-    kind, _, more = line.partition(" ")
-    path = states_of(tmp_path)[0] if kind == "states" else answers_of(tmp_path)
-    assert REFUSED[line] in refused(training(f"data={path} {more}"))
-
-
-def test_rows_that_do_not_fit_the_context_are_named(tmp_path, root, refused):
-    rows = [pair(1), pair(2) | {"prompt": "long " * 900}, pair(3)]
-    path = write_rows(tmp_path / "answers.jsonl", rows)
-    line = " ".join(part if " " not in part else f'"{part}"' for part in [*SMALL, *SFT])
-    told = refused(training(f"{line} data={path} output_dir={root} trainer.steps=1"))
-    assert "for row 2 of answers.jsonl, not" in told and not list(root.iterdir())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.helpers import runs
-from tests.helpers.commands import evaluation, trained, training
+from tests.helpers.commands import trained, training
 from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, run
 from wordle_rl.commands.resume import begin_from
@@ -143,14 +143,6 @@ def test_the_stages_before_are_kept_whatever_the_last_one_was(
     assert everything.name in line and "words.protocol=all" in line
 
 
-def test_a_run_without_a_whole_checkpoint_is_not_started_from(copy, refused: Callable):
-    file = copy / "checkpoints" / "step_000001" / "model" / "model.safetensors"
-    file.write_bytes(b"torn")
-    assert f"{file}: its bytes changed" in refused(training(f"init_from={copy}"))
-    shutil.rmtree(copy / "checkpoints")
-    assert "there is no best checkpoint" in refused(training(f"init_from={copy}"))
-
-
 OTHERS = {
     "prompt=symbols": "prompt=symbols: not letters as in",
     "prompt=letters prompt.think=true": "prompt=letters prompt.think=true: not letters as in",
@@ -174,13 +166,3 @@ def test_another_prompt_form_or_list_is_refused_unless_it_is_meant(
     monkeypatch.setattr("wordle_rl.commands.train.load_backend", lambda _: pytest.fail("reached"))
     with pytest.raises(pytest.fail.Exception, match="reached"):
         training(f"{given} allow_mismatch=true output_dir={tmp_path}")()
-
-
-def test_eval_plays_a_run_with_its_prompt_and_form_unless_others_are_meant(
-    small, tmp_path, refused: Callable
-):
-    usual = f"run={small} output_dir={tmp_path} compare=false limit=2 backend.threads=1"
-    assert "form=tool: not fresh as in" in refused(evaluation(f"{usual} form=tool"))
-    assert "prompt=symbols: not letters as in" in refused(evaluation(f"{usual} prompt=symbols"))
-    summary = evaluation(f"{usual} prompt=symbols allow_mismatch=true")()
-    assert summary["games"] == 2

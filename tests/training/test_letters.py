@@ -1,22 +1,17 @@
 """Credit by letter: which letter spoils a guess, which token holds it, and what each one earns."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of, step_of
+from tests.helpers.tiny import recipe_of
 from wordle_rl.algorithms.grpo import Grpo
-from wordle_rl.algorithms.gspo import Gspo
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
-from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import Rollout, Talk
 from wordle_rl.training.advantages import letter_advantages, locate_letters
-from wordle_rl.training.step import train_step
 from wordle_rl.words.lists import WordLists
 
 WORDS = WordLists(
@@ -110,24 +105,3 @@ def test_each_turn_of_a_group_is_compared_by_itself():
     assert not found[0][0].any() and not found[1][0].any()
     assert found[0][1].tolist() == [0, 0, 0, 0, 0, -0.5, 0]
     assert found[1][1].tolist() == [0, 0, 0, 0, 0, 0.5, 0]
-
-
-@pytest.mark.parametrize(
-    "algorithm",
-    [Grpo(beta=0.0), Gspo()],
-    ids=lambda algorithm: type(algorithm).__name__,
-)
-def test_a_step_learns_from_letters_where_no_turn_has_an_advantage(monkeypatch, algorithm):
-    def played(step: Step, numbers: range) -> list[Rollout]:
-        return [rollout_of(0, CHARP), rollout_of(0, CHART)]
-
-    tokenizer = HFTokenizer(qwen_like_tokenizer())
-    monkeypatch.setattr("wordle_rl.training.step.collect_rollouts", played)
-    monkeypatch.setattr(HFTokenizer, "decode", lambda self, ids: Texts().decode(ids))
-    size = {"groups": 1, "num_generations": 2}
-    for weight, idle in (1.0, 0.0), (0.0, 1.0):
-        setup = replace(recipe(letter_weight=weight, **size), algorithm=algorithm)
-        step = step_of(policy_of(qwen(340), tokenizer), setup)
-        metrics = train_step(step).metrics
-        assert metrics["groups/zero_spread"] == idle
-        assert ("update/empty" in metrics) == bool(idle)

@@ -43,8 +43,3 @@ def test_validation_plays_the_first_secrets_in_hash_order_and_the_split_stays():
     whole, some = experiment(), experiment("trainer.validation_games=50")
     assert some.validation == whole.validation[:50] and len(whole.validation) == 200
     assert some.splits == whole.splits and len(some.validation_starts) == 50
-
-
-def test_an_epoch_without_a_file_plays_each_training_secret_once():
-    setup = experiment("trainer.epochs=2", "words.train=90", "rollout.groups=8")
-    assert setup.trainer.steps == 23  # 180 groups

@@ -4,7 +4,6 @@ import itertools
 from typing import Any
 
 import numpy as np
-import pytest
 
 from tests.helpers.tiny import (
     AlwaysGuesses,
@@ -19,7 +18,6 @@ from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.rules import PlayedTurn
-from wordle_rl.training.secrets import planned, spare_secrets
 from wordle_rl.training.step import StepResult, train_step
 
 
@@ -68,14 +66,6 @@ def test_groups_without_spread_are_replaced_until_none_is_left():
     assert kept == 2 * (8 - no_spread(plain))
 
 
-@pytest.mark.parametrize("rounds", [0, 1, 3])
-def test_after_the_last_round_groups_without_spread_stay_and_are_skipped(rounds):
-    metrics = played_step(Dapo(resample=rounds, overlong="none"), flat).metrics
-    assert metrics["groups/resampled"] == 8 * rounds
-    assert metrics["groups/zero_spread"] == metrics["groups/skipped"] == 1.0
-    assert metrics["update/empty"] == 1.0
-
-
 def test_replacing_is_a_pure_function_of_seed_and_step():
     first, again, later = (played_step(Dapo(), often_equal, number) for number in (3, 3, 4))
     games = [[r.game.secret for r in result.rollouts] for result in (first, again)]
@@ -96,12 +86,3 @@ def test_no_draw_is_used_twice_in_a_step():
     first = played_step(Grpo(beta=0.0), flat, groups=4, num_generations=4, secrets=("crane",))
     planned = [r.talks for r in first.rollouts]
     assert all(one != other for one, other in itertools.product(kept, planned))
-
-
-def test_spare_secrets_are_distinct_as_long_as_there_are_others():
-    secrets = [f"word{i}" for i in range(10)]
-    spare = spare_secrets(secrets, seed=1, step=2, places=range(10))
-    assert sorted(spare) == secrets
-    assert spare_secrets(secrets, seed=1, step=2, places=range(4, 7)) == spare[4:7]
-    assert spare != spare_secrets(secrets, seed=1, step=3, places=range(10))
-    assert spare != planned(secrets, 1, range(10))

@@ -11,7 +11,6 @@ import pytest
 from tests.helpers.configs import composed
 from tests.helpers.runs import LEARNING, without_clock
 from wordle_rl.commands.train import train
-from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -89,31 +88,6 @@ def test_watching_training_and_test_secrets_changes_nothing_else(reinforced, tmp
     for one, other in zip(metrics_of(reinforced[1]), seen, strict=True):
         rest = {k: v for k, v in other.items() if k not in keys}
         assert without_clock(one) == without_clock(rest)
-
-
-def test_the_exported_model_loads_in_transformers(reinforced) -> None:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    model = AutoModelForCausalLM.from_pretrained(reinforced[1] / "model")
-    tokenizer = AutoTokenizer.from_pretrained(reinforced[1] / "model")
-    assert model.config.hidden_size == 32 and len(tokenizer) <= 256
-
-
-def test_latest_names_the_run_to_continue_and_the_one_to_start_from(tmp_path, capsys) -> None:
-    _, folder = run(tmp_path, *SUPERVISED, "trainer.steps=1")
-    place = f"output_dir={tmp_path}"
-    with pytest.raises(SystemExit):
-        train(composed("resume=latest", place), ["resume=latest", place])
-    assert "resume=latest" in capsys.readouterr().err, "it is finished"
-    RunFolder.open(folder).set_status("interrupted")
-    given = ["resume=latest", place, "trainer.steps=2"]
-    train(composed(*given), given)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    assert manifest["status"] == "finished" and manifest["resumes"][0]["step"] == 1
-    small = [*SMALL[1:], "algorithm=sft", "words.protocol=split", "trainer.steps=1"]
-    _, second = run(tmp_path, *small, "init_from=latest", "init_checkpoint=last")
-    start = json.loads((second / "manifest.json").read_text())["init_from"]
-    assert start["run"] == str(folder) and start["step"] == 2
 
 
 def test_five_updates_without_finite_loss_stop_the_run_and_keep_its_state(tmp_path, capsys) -> None:

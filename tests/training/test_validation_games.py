@@ -2,26 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.helpers.played_games import played
 from tests.helpers.runs import metrics_of, run, settings
-from wordle_rl.backends.loggers import LightningReporter
-from wordle_rl.rewards.scoring import GameReward
-from wordle_rl.runs.folder import RunFolder
-from wordle_rl.training.experiment import TrainerSettings
-from wordle_rl.training.log import RunLog
-
-GAMES = [played(secret, [secret]) for secret in ("crane", "crane", "sleep", "sleep")]
-REWARDS = [GameReward(turns=({"win": value},)) for value in (1.0, 2.0, 3.0, 4.0)]
-
-
-def log_of(folder: Path, **given: Any) -> RunLog:
-    trainer = TrainerSettings(steps=9, show_games=2, **given)
-    return RunLog(RunFolder(folder), LightningReporter([]), trainer, writes=True)
 
 
 def test_a_run_writes_every_game_of_every_validation(tmp_path: Path) -> None:
@@ -43,10 +28,3 @@ def test_a_run_writes_every_game_of_every_validation(tmp_path: Path) -> None:
         assert metrics["val/reward"] == pytest.approx(mean)
         depths = {int(k.split("_")[1].split("/")[0]) for k in metrics if k.startswith("val/given")}
         assert depths == {len(game["clues_at_start"]) for game in own}
-
-
-def test_boards_and_games_jsonl_have_one_game_of_each_secret(tmp_path: Path, capsys) -> None:
-    log_of(tmp_path).validation_games(1, GAMES, REWARDS)
-    lines = (tmp_path / "games.jsonl").read_text().splitlines()
-    assert [json.loads(line)["reward"]["total"] for line in lines] == [1.0, 3.0]
-    assert "most common guesses of all 2 games: crane 1, sleep 1" in capsys.readouterr().out

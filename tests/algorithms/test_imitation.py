@@ -15,11 +15,7 @@ from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players import (
-    Player,
-    RandomConsistent,
-    guess_text,
-)
+from wordle_rl.game.players import Player, RandomConsistent, guess_text
 from wordle_rl.game.rules import Clue, Rules, State, feedback_code
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.sampling import Draws

@@ -7,14 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers.tiny import (
-    batch_of,
-    lora_of,
-    policy_of,
-    qwen,
-    same,
-    weights_of,
-)
+from tests.helpers.tiny import batch_of, lora_of, policy_of, qwen, same, weights_of
 from wordle_rl.algorithms.base import StepOutcomes
 from wordle_rl.algorithms.credit import turn_gae
 from wordle_rl.algorithms.ppo import Ppo

@@ -34,10 +34,7 @@ def test_feedback_of_another_form_is_a_bad_row(written):
     ],
 )
 def test_earlier_guesses_are_read_as_lists_and_as_text(value):
-    assert read_guesses(value) == [
-        ("crane", int("00101", 3)),
-        ("slate", int("01200", 3)),
-    ]
+    assert read_guesses(value) == [("crane", int("00101", 3)), ("slate", int("01200", 3))]
 
 
 def test_no_code_in_a_cell_runs(tmp_path):

@@ -5,14 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from wordle_rl.game.entropy import (
-    TIE,
-    BestEntropy,
-    LetterBound,
-    count_codes,
-    entropies,
-    entropy,
-)
+from wordle_rl.game.entropy import TIE, BestEntropy, LetterBound, count_codes, entropies, entropy
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.words.lists import WordLists

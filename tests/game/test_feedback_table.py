@@ -3,12 +3,7 @@
 import numpy as np
 import pytest
 
-from wordle_rl.game.feedback_table import (
-    build_table,
-    feedback_row,
-    feedback_table,
-    letters_of,
-)
+from wordle_rl.game.feedback_table import build_table, feedback_row, feedback_table, letters_of
 from wordle_rl.game.rules import feedback_code
 from wordle_rl.words.lists import WordLists, load_words
 

@@ -10,10 +10,7 @@ import torch
 from tests.helpers.runs import resume, run, settings
 from wordle_rl.backends.torch import devices as torch_devices
 from wordle_rl.backends.torch.optimizers import orthogonalize
-from wordle_rl.policy.computing import (
-    choose_precision,
-    choose_threads,
-)
+from wordle_rl.policy.computing import choose_precision, choose_threads
 
 
 @pytest.mark.parametrize(("speedup", "chosen"), [(1.3, "bf16"), (1.2, "fp32"), (0.1, "fp32")])

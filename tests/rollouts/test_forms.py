@@ -48,10 +48,7 @@ def ids_of(turns: Sequence[TurnTokens]) -> list[int]:
 def test_shots_come_before_the_game_as_the_template_writes_finished_exchanges() -> None:
     inner = qwen_like_tokenizer()
     chat, style, game = Chat(HFTokenizer(inner)), Spelled(), a_game()
-    shots = (
-        replace(game.turns[0], guess="crane"),
-        replace(game.turns[1], guess="slime"),
-    )
+    shots = (replace(game.turns[0], guess="crane"), replace(game.turns[1], guess="slime"))
     form = build_form("conversation", chat, style, shots)
     messages = [
         ("system", style.system),

@@ -5,11 +5,7 @@ from typing import Any
 import pytest
 from tokenizers import AddedToken
 
-from tests.helpers.tiny import (
-    QWEN_TOOLS,
-    gemma_like_tokenizer,
-    qwen_like_tokenizer,
-)
+from tests.helpers.tiny import QWEN_TOOLS, gemma_like_tokenizer, qwen_like_tokenizer
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
 from wordle_rl.prompts.parser import ParseFailure, parse, parse_call

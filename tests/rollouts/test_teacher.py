@@ -17,11 +17,7 @@ from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.teacher import (
-    ScriptedPlayer,
-    draw_shots,
-    scripted_talks,
-)
+from wordle_rl.rollouts.teacher import ScriptedPlayer, draw_shots, scripted_talks
 
 
 @pytest.mark.parametrize("form", ["conversation", "fresh", "tool"])

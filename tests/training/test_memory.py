@@ -15,9 +15,7 @@ from tests.helpers.runs import assert_equal_runs, metrics_of, resume, run, setti
 from wordle_rl.commands import train as running
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training import loop as memory
-from wordle_rl.training.loop import (
-    RESIDENT,
-)
+from wordle_rl.training.loop import RESIDENT
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

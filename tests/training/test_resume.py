@@ -98,11 +98,7 @@ def test_killed_before_its_best_checkpoint_was_marked_a_run_exports_that_one(tmp
     def updates(play: Any, *_: Any) -> dict[str, float]:
         states = play.policy.optimizers[0].state.values()
         done = max((float(state["step"]) for state in states), default=0.0)
-        return {
-            "val/win_rate": done / 10,
-            "val/mean_guesses_with_losses": 7.0,
-            "val/reward": 0.0,
-        }
+        return {"val/win_rate": done / 10, "val/mean_guesses_with_losses": 7.0, "val/reward": 0.0}
 
     def die_at_the_second(store: CheckpointStore, step: int) -> None:
         nonlocal calls

@@ -17,14 +17,7 @@ from wordle_rl.policy.sampling import Sampling, Temperature
 from wordle_rl.policy.settings import UNTRAINED, BackendSettings, ModelSettings, ServerSettings
 from wordle_rl.rollouts.history import Guesses, History, fixed_states
 from wordle_rl.rollouts.settings import Recipe
-from wordle_rl.runs.instantiate import (
-    MOST,
-    MOST_GAMES,
-    MOST_SAMPLES,
-    Count,
-    Within,
-    option_of,
-)
+from wordle_rl.runs.instantiate import MOST, MOST_GAMES, MOST_SAMPLES, Count, Within, option_of
 from wordle_rl.training.curricula import Curriculum
 from wordle_rl.words.lists import WordLists, words_digest
 from wordle_rl.words.splits import Splits

@@ -132,10 +132,7 @@ def weigh_minibatches(step: Step, selection: Selection, epoch: int) -> Iterator[
 
 
 def update_in_minibatches(
-    policy: Policy,
-    algorithm: Algorithm,
-    batch: Batch,
-    deal: Callable[[int], Iterable[Minibatch]],
+    policy: Policy, algorithm: Algorithm, batch: Batch, deal: Callable[[int], Iterable[Minibatch]]
 ) -> dict[str, float]:
     """Do all optimiser steps on one batch. Returns their metrics.
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from wordle_rl.runs.instantiate import Within
 
-Floats = NDArray[np.float64]
-Ints, Flags = NDArray[np.int64], NDArray[np.bool_]
+Array = NDArray[Any]
 Passes = Annotated[int, Within(1, 100)]
 Weight = Annotated[float, Within(0, 1000)]
 
@@ -43,24 +42,24 @@ class LossInputs:
 class StepOutcomes:
     """The results of all rollouts of a step."""
 
-    groups: NDArray[np.int64]  # [R] number of each rollout's group
-    returns: list[Floats]  # [R] of [K] reward from each turn on; the game's if not by_turn
-    won: NDArray[np.bool_]  # [R]
-    complete: list[NDArray[np.bool_]]  # [R] of [K] False where a limit cut the answer off
-    values: list[Floats] | None = None  # [R] of [K] value head before each answer
+    groups: Array  # [R] number of each rollout's group
+    returns: list[Array]  # [R] of [K] reward from each turn on; the game's if not by_turn
+    won: Array  # [R]
+    complete: list[Array]  # [R] of [K] False where a limit cut the answer off
+    values: list[Array] | None = None  # [R] of [K] value head before each answer
     by_turn: bool  # whether credit is by turn, not by game
     discount: float  # of later turns in returns
 
     @property
-    def totals(self) -> Floats:
+    def totals(self) -> Array:
         """[R] reward of each rollout from its first turn on."""
         return np.array([returns[0] if len(returns) else 0.0 for returns in self.returns])
 
-    def spread(self, values: Floats) -> list[Floats]:
+    def spread(self, values: Array) -> list[Array]:
         """[R] of [K]: a number of each rollout [R], repeated at each of its turns."""
         return [np.full(len(of), value) for of, value in zip(self.returns, values, strict=True)]
 
-    def members(self) -> list[NDArray[np.int64]]:
+    def members(self) -> list[Array]:
         """The indices of each group's rollouts."""
         return [np.flatnonzero(self.groups == group) for group in np.unique(self.groups)]
 
@@ -69,14 +68,14 @@ class StepOutcomes:
 class Advantages:
     """How much to learn from each turn of a step's rollouts, and the value head's targets."""
 
-    per_turn: list[Floats]  # [R] of [K] advantage of each turn
-    units: NDArray[np.int64] | None = None  # [R] rollouts with equal numbers share one loss
-    per_token: list[list[Floats]] | None = None  # [R] of [K] of [tokens] what to add for each token
-    targets: list[Floats] | None = None  # [R] of [K] targets of the value head
+    per_turn: list[Array]  # [R] of [K] advantage of each turn
+    units: Array | None = None  # [R] rollouts with equal numbers share one loss
+    per_token: list[list[Array]] | None = None  # [R] of [K] of [tokens] what to add for each token
+    targets: list[Array] | None = None  # [R] of [K] targets of the value head
     target_scale: float = 1.0  # unit of values in the loss
 
     @property
-    def teaches(self) -> NDArray[np.bool_]:
+    def teaches(self) -> Array:
         """[R] False where every advantage is exactly 0."""
         found = [bool(np.any(turns)) for turns in self.per_turn]
         if self.per_token is not None:
@@ -126,8 +125,8 @@ class Algorithm(ABC):
         """Raise ValueError when the algorithm cannot learn from so many rollouts per group."""
 
     def penalties(
-        self, lengths: Ints, max_tokens: int, divergence: Floats | None = None
-    ) -> dict[str, Floats]:
+        self, lengths: Array, max_tokens: int, divergence: Array | None = None
+    ) -> dict[str, Array]:
         """Further components [K] of one rollout's reward by name, such as one for long answers.
 
         lengths: [K] sampled tokens. max_tokens: limit of an answer. divergence: [K] log-probability
@@ -140,7 +139,7 @@ class Algorithm(ABC):
         """The advantage of each turn."""
 
     @abstractmethod
-    def weights(self, lengths: Ints, used: Flags, units: Ints) -> Floats:
+    def weights(self, lengths: Array, used: Array, units: Array) -> Array:
         """[R] weight of each trained token of a rollout in the loss of one update.
 
         R: the rollouts of the update, of all processes together. lengths: [R] trained tokens. used:
@@ -155,12 +154,12 @@ class Algorithm(ABC):
         """
 
 
-def token_mean(lengths: Ints) -> Floats:
+def token_mean(lengths: Array) -> Array:
     """Weights [R] that are equal for all trained tokens and add up to 1."""
     return np.full(len(lengths), 1.0 / max(int(lengths.sum()), 1))
 
 
-def sequence_mean(lengths: Ints) -> Floats:
+def sequence_mean(lengths: Array) -> Array:
     """Weights [R] that are equal for all rollouts and for the tokens of each, and add up to 1."""
     return 1.0 / (len(lengths) * np.maximum(lengths, 1))
 

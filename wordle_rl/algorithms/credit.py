@@ -10,35 +10,34 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wordle_rl.algorithms.base import Floats, StepOutcomes
+from wordle_rl.algorithms.base import Array, StepOutcomes
 
 Scale = Literal["std", "none"]
 # Makes advantages [G, N] of rewards [G, N], each group against itself.
-Compare = Callable[[Floats], Floats]
+Compare = Callable[[Array], Array]
 # Rewards are rounded to nine digits (wordle_rl.rewards.scoring). Less than half of the last one is
 # what sums leave behind, and dividing by it would turn rounding into advantages of size 1.
 _ROUNDING = 0.5e-9
 
 
-def has_spread(values: Floats) -> NDArray[np.bool_]:
+def has_spread(values: Array) -> Array:
     """Whether the numbers of each row [..., N] differ by more than rounding: [..., 1]."""
     largest = np.abs(values).max(axis=-1, keepdims=True, initial=1.0)
     return np.ptp(values, axis=-1, keepdims=True) > _ROUNDING * largest
 
 
-def deviation(values: Floats) -> float:
+def deviation(values: Array) -> float:
     """Standard deviation of numbers [N]; exactly 0 where they differ by no more than rounding."""
     return float(values.std()) if values.size and has_spread(values).all() else 0.0
 
 
-def game_advantages(outcomes: StepOutcomes, compare: Compare) -> list[Floats]:
+def game_advantages(outcomes: StepOutcomes, compare: Compare) -> list[Array]:
     """[R] of [K]: the advantage of each rollout's total reward, repeated at each of its turns."""
     return outcomes.spread(_at_one_turn(outcomes.totals, outcomes.groups, compare))
 
 
-def turn_advantages(outcomes: StepOutcomes, compare: Compare) -> list[Floats]:
+def turn_advantages(outcomes: StepOutcomes, compare: Compare) -> list[Array]:
     """[R] of [K]: the advantage of each turn's reward to go.
 
     A turn is compared with the same turn of the rollouts of its group that still play there. A
@@ -55,7 +54,7 @@ def turn_advantages(outcomes: StepOutcomes, compare: Compare) -> list[Floats]:
     return advantages
 
 
-def _at_one_turn(rewards: Floats, groups: NDArray[np.int64], compare: Compare) -> Floats:
+def _at_one_turn(rewards: Array, groups: Array, compare: Compare) -> Array:
     """Advantages [R] of rewards [R], each within its group; 0 for the only one of a group."""
     advantages = np.zeros(len(rewards))
     for group in np.unique(groups):
@@ -65,7 +64,7 @@ def _at_one_turn(rewards: Floats, groups: NDArray[np.int64], compare: Compare) -
     return advantages
 
 
-def group_advantages(rewards: Floats, scale: Scale) -> Floats:
+def group_advantages(rewards: Array, scale: Scale) -> Array:
     """Advantage of each rollout against its own group: its reward less the group's mean.
 
     rewards: [G, N] reward of each rollout, of its game or from one turn on, unitless.
@@ -83,14 +82,14 @@ def group_advantages(rewards: Floats, scale: Scale) -> Floats:
     return centred / np.where(spread, rewards.std(axis=1, keepdims=True, ddof=1), 1.0)
 
 
-def check_group(rewards: Floats) -> None:
+def check_group(rewards: Array) -> None:
     if rewards.ndim != 2 or rewards.shape[1] < 2:
         raise ValueError(
             "rollout.num_generations must be 2 or more: a rollout is judged against its group"
         )
 
 
-def turn_gae(returns: Floats, values: Floats, *, discount: float, lam: float) -> Floats:
+def turn_gae(returns: Array, values: Array, *, discount: float, lam: float) -> Array:
     """Generalised advantage estimate [K] of each turn of a finished rollout.
 
     returns: [K] discounted sum of the rewards from each turn on. A turn's own reward is its return

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Advantages, Flags, Floats, Ints, StepOutcomes, token_mean
+from wordle_rl.algorithms.base import Advantages, Array, StepOutcomes, token_mean
 from wordle_rl.algorithms.credit import Scale
 from wordle_rl.algorithms.policy_gradient import ClipHigh, PolicyGradient
 from wordle_rl.runs.instantiate import Within
@@ -36,8 +36,8 @@ class Dapo(PolicyGradient):
     resample: Annotated[int, Within(0, 1000)] = 10
 
     def penalties(
-        self, lengths: Ints, max_tokens: int, divergence: Floats | None = None
-    ) -> dict[str, Floats]:
+        self, lengths: Array, max_tokens: int, divergence: Array | None = None
+    ) -> dict[str, Array]:
         found = super().penalties(lengths, max_tokens, divergence)
         if self.overlong == "punish":
             buffer = self.overlong_buffer * max_tokens
@@ -52,5 +52,5 @@ class Dapo(PolicyGradient):
         pairs = zip(found.per_turn, outcomes.complete, strict=True)
         return Advantages(per_turn=[np.where(whole, a, 0.0) for a, whole in pairs])
 
-    def weights(self, lengths: Ints, used: Flags, units: Ints) -> Floats:
+    def weights(self, lengths: Array, used: Array, units: Array) -> Array:
         return token_mean(lengths)

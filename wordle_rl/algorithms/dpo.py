@@ -9,15 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from wordle_rl.algorithms.base import (
-    Advantages,
-    Algorithm,
-    Flags,
-    Floats,
-    Ints,
-    LossInputs,
-    StepOutcomes,
-)
+from wordle_rl.algorithms.base import Advantages, Algorithm, Array, LossInputs, StepOutcomes
 from wordle_rl.runs.instantiate import Within
 
 
@@ -56,7 +48,7 @@ class Dpo(Algorithm):
                     units[worse] = units[better]
         return Advantages(per_turn=outcomes.spread(signs), units=units)
 
-    def weights(self, lengths: Ints, used: Flags, units: Ints) -> Floats:
+    def weights(self, lengths: Array, used: Array, units: Array) -> Array:
         """[R] a pair's share, split evenly among its trained tokens: each has the pair's loss."""
         tokens = np.bincount(units, lengths)
         pairs = max(len(np.unique(units[used])), 1)

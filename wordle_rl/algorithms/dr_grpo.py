@@ -10,7 +10,7 @@ from typing import Annotated
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Flags, Floats, Ints
+from wordle_rl.algorithms.base import Array
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 from wordle_rl.runs.instantiate import Within
 
@@ -34,5 +34,5 @@ class DrGrpo(PolicyGradient):
     normalizer: Annotated[float, Within(1, 1_000_000)] | None = None
     budget: int = 0  # filled in by the builder
 
-    def weights(self, lengths: Ints, used: Flags, units: Ints) -> Floats:
+    def weights(self, lengths: Array, used: Array, units: Array) -> Array:
         return np.full(len(lengths), 1.0 / (len(lengths) * (self.normalizer or self.budget)))

@@ -7,15 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wordle_rl.algorithms.base import (
-    Advantages,
-    Algorithm,
-    Flags,
-    Floats,
-    Ints,
-    LossInputs,
-    StepOutcomes,
-)
+from wordle_rl.algorithms.base import Advantages, Algorithm, Array, LossInputs, StepOutcomes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +29,7 @@ class ExpertIteration(Algorithm):
         kept[best] = outcomes.won[best]
         return Advantages(per_turn=outcomes.spread(kept))
 
-    def weights(self, lengths: Ints, used: Flags, units: Ints) -> Floats:
+    def weights(self, lengths: Array, used: Array, units: Array) -> Array:
         return used / max(int(lengths[used].sum()), 1)
 
     def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:

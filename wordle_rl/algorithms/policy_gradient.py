@@ -11,9 +11,7 @@ import numpy as np
 from wordle_rl.algorithms.base import (
     Advantages,
     Algorithm,
-    Flags,
-    Floats,
-    Ints,
+    Array,
     LossInputs,
     StepOutcomes,
     Weight,
@@ -82,8 +80,8 @@ class PolicyGradient(Algorithm):
         self.compare(np.zeros((1, num_generations)))
 
     def penalties(
-        self, lengths: Ints, max_tokens: int, divergence: Floats | None = None
-    ) -> dict[str, Floats]:
+        self, lengths: Array, max_tokens: int, divergence: Array | None = None
+    ) -> dict[str, Array]:
         if self.beta == 0.0 or self.kl == "loss":
             return {}
         assert divergence is not None
@@ -93,7 +91,7 @@ class PolicyGradient(Algorithm):
         credit = turn_advantages if outcomes.by_turn else game_advantages
         return Advantages(per_turn=credit(outcomes, self.compare))
 
-    def compare(self, rewards: Floats) -> Floats:
+    def compare(self, rewards: Array) -> Array:
         """Advantages [G, N] of rollouts against their groups: the algorithm's baseline and scale.
 
         rewards: [G, N] of whole games. With credit by turn, the rewards from one turn on of the
@@ -101,7 +99,7 @@ class PolicyGradient(Algorithm):
         """
         return group_advantages(rewards, self.scale)
 
-    def weights(self, lengths: Ints, used: Flags, units: Ints) -> Floats:
+    def weights(self, lengths: Array, used: Array, units: Array) -> Array:
         return sequence_mean(lengths)
 
     def log_ratio(self, xp: Any, terms: LossInputs) -> Any:

@@ -7,9 +7,7 @@ import numpy as np
 
 from wordle_rl.algorithms.base import (
     Advantages,
-    Flags,
-    Floats,
-    Ints,
+    Array,
     LossInputs,
     Passes,
     StepOutcomes,
@@ -63,7 +61,7 @@ class Ppo(PolicyGradient):
             estimates = _standardised(estimates)
         return Advantages(per_turn=estimates, targets=targets, target_scale=unit or 1.0)
 
-    def weights(self, lengths: Ints, used: Flags, units: Ints) -> Floats:
+    def weights(self, lengths: Array, used: Array, units: Array) -> Array:
         return token_mean(lengths)
 
     def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
@@ -90,7 +88,7 @@ def clipped_value_loss(
     return 0.5 * errors
 
 
-def _standardised(estimates: list[Floats]) -> list[Floats]:
+def _standardised(estimates: list[Array]) -> list[Array]:
     """Estimates with mean 0 and deviation 1 over all of them; zeros if all are equal."""
     every = np.concatenate(estimates)
     unit = deviation(every)

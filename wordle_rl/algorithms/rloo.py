@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Flags, Floats, Ints
+from wordle_rl.algorithms.base import Array
 from wordle_rl.algorithms.credit import check_group, has_spread
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
@@ -25,14 +25,14 @@ class Rloo(PolicyGradient):
 
     scale: Literal["none"] = "none"
 
-    def compare(self, rewards: Floats) -> Floats:
+    def compare(self, rewards: Array) -> Array:
         return leave_one_out(rewards)
 
-    def weights(self, lengths: Ints, used: Flags, units: Ints) -> Floats:
+    def weights(self, lengths: Array, used: Array, units: Array) -> Array:
         return np.full(len(lengths), 1.0 / len(lengths))
 
 
-def leave_one_out(rewards: Floats) -> Floats:
+def leave_one_out(rewards: Array) -> Array:
     """Advantage of each rollout: its reward less the mean of the others in its group.
 
     rewards, result, errors: as in credit.group_advantages.

@@ -11,10 +11,8 @@ import numpy as np
 from wordle_rl.algorithms.base import (
     Advantages,
     Algorithm,
-    Flags,
-    Floats,
+    Array,
     Imitation,
-    Ints,
     LossInputs,
     StepOutcomes,
     token_mean,
@@ -35,7 +33,7 @@ class Sft(Algorithm):
     def advantages(self, outcomes: StepOutcomes) -> Advantages:
         return Advantages(per_turn=[np.ones(len(returns)) for returns in outcomes.returns])
 
-    def weights(self, lengths: Ints, used: Flags, units: Ints) -> Floats:
+    def weights(self, lengths: Array, used: Array, units: Array) -> Array:
         return token_mean(lengths)
 
     def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:

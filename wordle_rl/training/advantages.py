@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.algorithms.base import Advantages, Floats, StepOutcomes
+from wordle_rl.algorithms.base import Advantages, Array, StepOutcomes
 from wordle_rl.game.rules import GameStatus
 from wordle_rl.policy.engine import Tokenizer
 from wordle_rl.prompts.parser import ParseFailure
@@ -91,7 +91,7 @@ def step_advantages(rollouts: Sequence[Rollout], recipe: Recipe) -> Advantages:
     )
 
 
-def _returns(rollout: Rollout, recipe: Recipe) -> Floats:
+def _returns(rollout: Rollout, recipe: Recipe) -> Array:
     """[K] reward from each turn on. With credit=game every turn has the whole game's reward."""
     game, reward = rollout.game, rollout.reward
     if recipe.rollout.credit == "turn":
@@ -99,7 +99,7 @@ def _returns(rollout: Rollout, recipe: Recipe) -> Floats:
     return np.full(len(game.turns), reward.total)
 
 
-def _turn_values(rollout: Rollout) -> Floats:
+def _turn_values(rollout: Rollout) -> Array:
     """[K] the value head's prediction before each answer."""
     assert rollout.scores is not None
     values = np.zeros(len(rollout.game.turns))
@@ -130,15 +130,15 @@ def share_of_idle_turns(rollouts: Sequence[Rollout], advantages: Advantages) -> 
 
 def letter_advantages(
     rollouts: Sequence[Rollout], recipe: Recipe, tokenizer: Tokenizer
-) -> list[list[Floats]]:
+) -> list[list[Array]]:
     """[R] of [K] of [tokens]: rollout.letter_weight x the advantages of the letters in each token.
 
     Other tokens have 0, and so have answers without a guess.
     """
     assert recipe.knowledge is not None
     rewards: dict[tuple[int, int, int], list[float]] = defaultdict(list)  # by group, turn, letter
-    judged: list[tuple[Floats, tuple[int, int], list[float], list[int]]] = []
-    found: list[list[Floats]] = []
+    judged: list[tuple[Array, tuple[int, int], list[float], list[int]]] = []
+    found: list[list[Array]] = []
     for rollout in rollouts:
         found.append([])
         for talk in rollout.talks:

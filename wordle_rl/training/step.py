@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Advantages, Floats
+from wordle_rl.algorithms.base import Advantages, Array
 from wordle_rl.game.rules import Game, State
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.chat import Chat
@@ -46,7 +46,7 @@ class StepResult:
     """The rollouts of a step, from all processes, and how they went."""
 
     rollouts: list[Rollout]
-    advantages: list[Floats]  # for each rollout [K], one per turn
+    advantages: list[Array]  # for each rollout [K], one per turn
     metrics: dict[str, float]
 
     @property

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.algorithms.base import Advantages, Algorithm, Flags, Floats, Ints
+from wordle_rl.algorithms.base import Advantages, Algorithm, Array
 from wordle_rl.policy.batch import Batch, minibatches, take
 from wordle_rl.policy.policy import LARGEST, Policy
 from wordle_rl.rollouts.settings import Step
@@ -24,7 +24,7 @@ from wordle_rl.runs.processes import share
 from wordle_rl.training.targets import ASTRAY, build_token_teacher
 
 # The rows of one update, and the weight of each row's tokens.
-Minibatch = tuple[NDArray[np.int64], Floats]
+Minibatch = tuple[NDArray[np.int64], Array]
 Values = Mapping[str, Sequence[Sequence[float] | np.ndarray]]
 
 
@@ -33,10 +33,10 @@ class Selection:
     """What of a step is trained on. Axes: R rollouts of all processes, S own conversations."""
 
     groups: NDArray[np.int64]  # [R] number of each rollout's group
-    lengths: Ints  # [R] trained tokens
-    used: Flags  # [R] False where every advantage is 0
-    units: Ints  # [R] rollouts with equal numbers share one loss
-    kept: Flags  # [R] False for rollouts that cannot teach anything
+    lengths: Array  # [R] trained tokens
+    used: Array  # [R] False where every advantage is 0
+    units: Array  # [R] rollouts with equal numbers share one loss
+    kept: Array  # [R] False for rollouts that cannot teach anything
     own: list[tuple[int, Talk, Scores | None]]  # [S] of this process, with the rollout's index
 
 
@@ -80,7 +80,7 @@ def build_batch(
     """Pad the own conversations to [S, T], with advantages. Each minibatch sets its own weights."""
     own = selection.own
 
-    def spread(of_turns: list[Floats]) -> list[Floats]:
+    def spread(of_turns: list[Array]) -> list[Array]:
         """[S] of [T]: the values of turns [R] of [K] at each trained token, 0 elsewhere."""
         return [of_turns[i][talk.turns] * talk.trained for i, talk, _ in own]
 

@@ -10,8 +10,8 @@ import pytest
 from tests.helpers.browser import NEEDS_BROWSER, Tab, served, wait
 from tests.helpers.web_page import KNOWLEDGE, load, opponent_of, served_page
 from wordle_rl.commands.play import load_opponent
-from wordle_rl.game.players import Player
-from wordle_rl.game.rules import State, marks
+from wordle_rl.game.players import GreedyEntropy
+from wordle_rl.game.rules import marks
 from wordle_rl.web.opponent import Choice, Choices, Opponent
 from wordle_rl.web.server import Page
 
@@ -19,14 +19,9 @@ pytestmark = NEEDS_BROWSER
 THOUGHT = "<think><img src=x onerror=alert(1)> &amp; <b>bold</b></think>"
 
 
-class Thinker(Player):
+def thinker() -> Opponent:
     """Writes a thought that would be HTML if the page let it."""
-
-    name = "thinker"
-    speaks = True
-
-    def choose(self, state: State, uniform: float = 0.0) -> str:
-        return f"{THOUGHT}<guess>crane</guess>"
+    return opponent_of(GreedyEntropy(KNOWLEDGE, opener="crane"), reasoning=lambda *_: THOUGHT)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +31,7 @@ def address() -> Iterator[str]:
     def load_any(player: str) -> Opponent:
         if player == "mini":
             return load_opponent(model="mini")
-        return opponent_of(Thinker()) if player == "thinker" else load(player)
+        return thinker() if player == "thinker" else load(player)
 
     choices = {
         key: Choice(label=f"the {key} one", settings={"player": key})

@@ -23,7 +23,7 @@ def by_answer(original: Knowledge) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def best(words: WordLists, original: Knowledge, by_answer: np.ndarray) -> BestEntropy:
-    return BestEntropy(original.table, by_answer, words.allowed, words.answers)
+    return BestEntropy(words, original.table, by_answer)
 
 
 def test_entropy_is_the_definition():
@@ -52,7 +52,7 @@ def test_the_best_entropy_is_right_where_every_allowed_word_may_be_the_secret(wo
     lists = WordLists(answers=some, allowed=some)
     table = build_table(lists)
     assert (table != table.T).any()  # a mix-up of guess and secret would show
-    best = BestEntropy(table, np.ascontiguousarray(table.T), some, some)
+    best = BestEntropy(lists, table, np.ascontiguousarray(table.T))
     draw = np.random.default_rng(10)
     for n in (2, 15, 40, 300, len(some)):
         chosen = np.sort(draw.choice(len(some), n, replace=False))
@@ -74,7 +74,7 @@ def test_letter_bound_is_never_below_the_entropy(original, lists):
     lists, draw = lists or original.words, np.random.default_rng(8)
     table = original.table if lists is original.words else build_table(lists)
     by_answer = np.ascontiguousarray(table.T)
-    bound = LetterBound(lists.allowed, lists.answers)
+    bound = LetterBound(lists)
     for n in (2, 5, 13, 32, 2315):
         chosen = draw.choice(len(by_answer), min(n, len(by_answer)), replace=False)
         assert (bound(chosen) >= entropies(by_answer, chosen) - 1e-9).all()

@@ -10,7 +10,6 @@ import pytest
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import (
-    Gibberish,
     GreedyEntropy,
     Mistakes,
     Player,
@@ -57,7 +56,6 @@ def everyone(knowledge: Knowledge) -> list[Player]:
         RandomWord(knowledge.words),
         GreedyEntropy(knowledge, opener=None),
         GreedyEntropy(knowledge, opener=None, candidates="allowed"),
-        Gibberish(),
     ]
 
 

@@ -6,10 +6,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players import Gibberish, GreedyEntropy, Player, RandomConsistent
+from wordle_rl.game.players import GreedyEntropy, Player, RandomConsistent
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.sampling import Draws
 from wordle_rl.rewards.scoring import RewardSet
@@ -24,11 +25,11 @@ WORDS = WordLists(answers=ANSWERS, allowed=tuple(sorted({*ANSWERS, "salet", "zon
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 
 
-def opponent_of(player: Player, rules: Rules | None = None) -> Opponent:
+def opponent_of(player: Player, rules: Rules | None = None, **more: Any) -> Opponent:
     return Opponent(
         knowledge=KNOWLEDGE, rules=rules or Rules(),
         rewards=RewardSet(components={"win": Win()}, weights={"win": 1.0}),
-        secrets=ANSWERS, seat=lambda: ScriptedPlayer(player=player, draws=Draws(seed=0)),
+        secrets=ANSWERS, seat=lambda: ScriptedPlayer(player=player, draws=Draws(seed=0), **more),
     )  # fmt: skip
 
 
@@ -40,14 +41,12 @@ def load(player: str) -> Opponent:
             return opponent_of(RandomConsistent(KNOWLEDGE))
         case "hard":
             return opponent_of(RandomConsistent(KNOWLEDGE), Rules(hard_mode=True))
-        case "gibberish":
-            return opponent_of(Gibberish())
     raise ValueError("the model of this player is\ndamaged")
 
 
 def small_page(secret: str | None = None) -> Page:
     """A page of scripted players on seven words."""
-    keys = ("entropy", "consistent", "hard", "gibberish", "broken")
+    keys = ("entropy", "consistent", "hard", "broken")
     choices = {key: Choice(label=f"the {key} one", settings={"player": key}) for key in keys}
     return Page(Choices({**choices, "mini": choices["consistent"]}, load), secret)
 

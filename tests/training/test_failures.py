@@ -74,7 +74,7 @@ OUT = torch.OutOfMemoryError("CUDA out of memory. Tried to\nallocate 2.00 GiB.")
         (kinds, "play", OUT, "lower rollout.num_generations"),
         (Brevity, "__call__", MemoryError(), "lower rollout.num_generations"),
         (TorchPolicy, "update", OUT, "lower rollout.num_generations"),
-        (TorchPolicy, "update", DoesNotFit(sequences=1, tokens=812), "1 sequence of up to 812"),
+        (TorchPolicy, "update", DoesNotFit(sequences=1, tokens=812), "1 sequences of up to 812"),
     ],
 )
 def test_a_lack_of_memory_ends_a_run_in_one_line(place, name, error, told, folder, capsys):

@@ -142,8 +142,8 @@ class Algorithm(ABC):
     def weights(self, lengths: Array, used: Array, units: Array) -> Array:
         """[R] weight of each trained token of a rollout in the loss of one update.
 
-        R: the rollouts of the update, of all processes together. lengths: [R] trained tokens. used:
-        [R] False where every advantage is 0. units: [R] as in Advantages.
+        R: its rollouts in all processes. lengths: [R] trained tokens. used: [R] False where every
+        advantage is 0. units: [R] as in Advantages.
         """
 
     @abstractmethod

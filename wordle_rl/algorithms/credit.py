@@ -65,12 +65,11 @@ def _at_one_turn(rewards: Array, groups: Array, compare: Compare) -> Array:
 
 
 def group_advantages(rewards: Array, scale: Scale) -> Array:
-    """Advantage of each rollout against its own group: its reward less the group's mean.
+    """Advantage [G, N] of each rollout against its own group: its reward less the group's mean.
 
-    rewards: [G, N] reward of each rollout, of its game or from one turn on, unitless.
-    Returns [G, N]; exact zeros in a group whose rewards are equal.
-    Nothing is added to the deviation, where TRL adds 1e-4. Such an epsilon keeps rounding from
-    looking like spread, which has_spread does here. It would also shrink real differences.
+    rewards: [G, N], of games or from one turn on. Exact zeros in a group whose rewards are equal.
+    Nothing is added to the deviation, where TRL adds 1e-4: has_spread keeps rounding from looking
+    like spread, and an epsilon would shrink real differences.
     Raises ValueError when N < 2. Source: DeepSeekMath (arXiv 2402.03300), section 4.1.2;
     scale="none" is Dr. GRPO (arXiv 2503.20783).
     """

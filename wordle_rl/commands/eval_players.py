@@ -39,7 +39,6 @@ from wordle_rl.evaluation.regret import Regret
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import (
-    Gibberish,
     GreedyEntropy,
     Player,
     RandomConsistent,
@@ -337,7 +336,6 @@ def build_scripted(settings: EvalSettings, knowledge: Knowledge) -> Player | Non
         **{name: partial(player, knowledge) for name, player in PLAYERS.items()},
         "entropy": lambda: _entropy(knowledge, settings.opener),
         "random": lambda: RandomWord(knowledge.words),
-        "gibberish": Gibberish,
     }
     check_choice("player", settings.player, tuple(players))
     return players[settings.player]()

@@ -58,13 +58,13 @@ def read_guesses(value: Any) -> list[tuple[str, int]]:
     value: a list of [guess, feedback] pairs, or of objects with these two names, or the text of
     such a list in Python or JSON. None and empty text mean no guess.
     """
-    if isinstance(value, str) and value.strip():
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return []
+    if isinstance(value, str):
         try:
             value = ast.literal_eval(value.strip()) if len(value) <= _LONGEST_TEXT else None
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             raise BadRow(f"the earlier guesses are no list: {_shown(value)}") from None
-    elif value is None or isinstance(value, str):
-        return []
     if not isinstance(value, list | tuple):
         raise BadRow(f"the earlier guesses must be a short list, not {_shown(value)}")
     guesses = []

@@ -8,7 +8,7 @@ import numpy as np
 
 from wordle_rl.game.feedback_table import letters_of
 from wordle_rl.game.rules import ALL_PLACED
-from wordle_rl.words.lists import WORD_LENGTH
+from wordle_rl.words.lists import WORD_LENGTH, WordLists
 
 CODES = ALL_PLACED + 1
 TIE = 1e-9  # bits; far above rounding, far below any difference between guesses
@@ -62,19 +62,11 @@ class BestEntropy:
 
     table: the feedback table, uint8 [guesses, answers]. by_answer: its transposed copy. Both are
     kept, because either is several times slower than the other where it does not suit.
-    allowed, answers: the words in the order of the axes.
     """
 
-    def __init__(
-        self,
-        table: np.ndarray,
-        by_answer: np.ndarray,
-        allowed: tuple[str, ...],
-        answers: tuple[str, ...],
-    ) -> None:
-        self._table = table
-        self._by_answer = by_answer
-        self._bound = LetterBound(allowed, answers)
+    def __init__(self, words: WordLists, table: np.ndarray, by_answer: np.ndarray) -> None:
+        self._table, self._by_answer = table, by_answer
+        self._bound = LetterBound(words)
 
     def __call__(self, candidates: np.ndarray) -> float:
         """In bits. candidates: indices of answers, int [n]; 0 when n is at most 1."""
@@ -125,8 +117,8 @@ class LetterBound:
     a typical state.
     """
 
-    def __init__(self, allowed: tuple[str, ...], answers: tuple[str, ...]) -> None:
-        letters = letters_of(answers).astype(np.int64) - ord("a")  # [answers, 5]
+    def __init__(self, words: WordLists) -> None:
+        letters = letters_of(words.answers).astype(np.int64) - ord("a")  # [answers, 5]
         places = WORD_LENGTH
         # per answer: [letter, place] it has the letter there; then [letter, k] it has k copies
         self._facts = np.zeros((len(letters), 26, places + places + 1), dtype=np.float32)
@@ -136,7 +128,7 @@ class LetterBound:
         copies = self._facts[:, :, :places].sum(axis=2).astype(np.int64)
         self._facts[rows[:, None], np.arange(26), places + copies] = 1
 
-        guesses = letters_of(allowed).astype(np.int64) - ord("a")
+        guesses = letters_of(words.allowed).astype(np.int64) - ord("a")
         earlier = np.zeros_like(guesses)  # copies of the letter further left in the guess
         for place in range(1, places):
             earlier[:, place] = (guesses[:, :place] == guesses[:, place, None]).sum(axis=1)

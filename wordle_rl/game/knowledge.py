@@ -114,7 +114,7 @@ class Knowledge:
         self.words = words
         self.table = table
         self._by_answer = np.ascontiguousarray(table.T)
-        self._best_entropy = BestEntropy(table, self._by_answer, words.allowed, words.answers)
+        self._best_entropy = BestEntropy(words, table, self._by_answer)
         self._letters = letters_of(words.answers)
         self._mask = lru_cache(maxsize=_MASKS_KEPT)(self._compute_mask)
         self._allowed_letters = letters_of(words.allowed)

@@ -43,10 +43,9 @@ class Player(ABC):
     """Guesses words in many games side by side."""
 
     name: str  # in reports
-    speaks = False  # whether it answers as a model does: with text that may hold no guess
 
     def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
-        """One guess per state: five lower-case letters, a word or not. A speaker gives its text.
+        """One guess per state: five lower-case letters, a word or not.
 
         uniforms: float64 [states] in [0, 1), the only randomness.
         """
@@ -139,30 +138,6 @@ class Mistakes(Player):
             if changed not in self._words.allowed_set:
                 return changed
         return word
-
-
-class Gibberish(Player):
-    """Cannot play: half of its answers are five random letters, most others break the format."""
-
-    name = "gibberish"
-    speaks = True
-
-    def choose(self, state: State, uniform: float = 0.0) -> str:
-        draw = generator(uniform)
-
-        def letters(count: int) -> str:
-            return "".join(draw.choices(string.ascii_lowercase, k=count))
-
-        word = letters(WORD_LENGTH)
-        if draw.random() < 0.5:
-            return guess_text(word)
-        wrong = [
-            word, f"<guess>{word}", f"{word}</guess>",
-            guess_text(letters(draw.choice([0, 3, 4, 6, 9]))),
-            guess_text(f"{word[:2]}{draw.choice('0-. _')}{word[3:]}"),
-            f"<think>{guess_text(word)}", "THINK " * draw.randint(1, 8),
-        ]  # fmt: skip
-        return draw.choice(wrong)
 
 
 class GreedyEntropy(Player):

@@ -36,9 +36,8 @@ class DoesNotFit(RuntimeError):
 
     def __init__(self, *, sequences: int, tokens: int) -> None:
         """tokens: of the longest one."""
-        what = "1 sequence" if sequences == 1 else f"{sequences} sequences that belong together"
         super().__init__(
-            f"out of memory: {what} of up to {tokens} tokens must fit; lower model.max_context or "
+            f"out of memory: {sequences} sequences of up to {tokens} tokens must fit; lower "
             "sampling.max_tokens, or set backend.gradient_checkpointing=true"
         )
 

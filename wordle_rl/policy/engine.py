@@ -21,13 +21,9 @@ class Tokenizer(Protocol):
     def pad_id(self) -> int: ...
 
     @property
-    def stop_ids(self) -> frozenset[int]:
-        """Ids that end an answer."""
-        ...
+    def stop_ids(self) -> frozenset[int]: ...  # that end an answer
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of a text. Recognises special tokens and adds none."""
-        ...
+    def encode(self, text: str) -> list[int]: ...  # recognises special tokens and adds none
 
     def decode(self, ids: list[int]) -> str:
         """The text of an answer's ids, without the stop id that ended it.

@@ -26,18 +26,12 @@ class Policy(Protocol):
     def tokenizer(self) -> Tokenizer: ...
 
     @property
-    def device_bytes(self) -> int:
-        """Memory in use on the accelerator, or 0 on the CPU."""
-        ...
+    def device_bytes(self) -> int: ...  # memory in use on the accelerator, 0 on the CPU
 
     @property
-    def num_parameters(self) -> tuple[int, int]:
-        """Trainable and all parameters."""
-        ...
+    def num_parameters(self) -> tuple[int, int]: ...  # trainable and all
 
-    def engine(self) -> Engine:
-        """A fresh rollout engine on the current weights."""
-        ...
+    def engine(self) -> Engine: ...  # a fresh one on the current weights
 
     def score(self, batch: Batch, *, reference: bool = False) -> FloatArray:
         """float32 [N, T] log-probabilities of the trained tokens, 0 elsewhere."""
@@ -54,9 +48,7 @@ class Policy(Protocol):
         """
         ...
 
-    def keep_reference(self) -> None:
-        """Make the current weights the reference."""
-        ...
+    def keep_reference(self) -> None: ...  # makes the current weights the reference
 
     def add_value_head(self) -> None:
         """Add a linear head that learns values from the trunk's hidden states. It starts at 0.
@@ -67,13 +59,9 @@ class Policy(Protocol):
 
     def set_learning_rate(self, lr: float) -> None: ...
 
-    def save(self, folder: Path) -> None:
-        """Write model and optimiser into an empty folder."""
-        ...
+    def save(self, folder: Path) -> None: ...  # model and optimiser, into an empty folder
 
-    def load(self, folder: Path) -> None:
-        """Restore what save() wrote."""
-        ...
+    def load(self, folder: Path) -> None: ...  # what save() wrote
 
     def export(self, folder: Path) -> None:
         """Write the model or adapter and its tokenizer in the format of their library."""

@@ -9,7 +9,7 @@ from wordle_rl.game.feedback_table import cache_folder
 from wordle_rl.policy.optim import LearningRate
 from wordle_rl.policy.sampling import Tokens
 from wordle_rl.runs.errors import SMOLLM2
-from wordle_rl.runs.files import check_entries, read_object
+from wordle_rl.runs.files import read_object
 from wordle_rl.runs.instantiate import MOST_GAMES, ConfigError, Count, Within
 from wordle_rl.runs.processes import read_launch
 
@@ -36,11 +36,8 @@ def locate(name: str) -> str:
 def base_of_embedded(name: str) -> str | None:
     """The name of the model under an embedded adapter. None for everything else."""
     config = Path(locate(name)) / "adapter_config.json"
-    if not name.startswith("embedded/") or not config.is_file():
-        return None
-    described = read_object(config)
-    check_entries(config, described, {"base_model_name_or_path": str | None})
-    return described.get("base_model_name_or_path")
+    ours = name.startswith("embedded/") and config.is_file()
+    return read_object(config).get("base_model_name_or_path") if ours else None
 
 
 def may_be_on_hub(name: str) -> bool:
@@ -88,23 +85,14 @@ class LoraSettings:
     def __post_init__(self) -> None:
         if not self.targets:
             raise ValueError("model.lora.targets must name a module, or be all-linear")
-        if self._matches(LM_HEAD):
-            raise ValueError(
-                f"model.lora.targets must leave out {LM_HEAD}, which is computed without adapters, "
-                f"unlike {self.targets!r}"
-            )
-
-    def _matches(self, module: str) -> bool:
-        """Whether peft would adapt a module. A text is a pattern, a list holds names."""
-        if isinstance(self.targets, list):
-            return module in self.targets
-        try:
-            return re.fullmatch(self.targets, module) is not None
+        try:  # a text is a pattern to peft, a list holds names
+            named = isinstance(self.targets, str) and re.fullmatch(self.targets, LM_HEAD)
         except re.error as error:
+            raise ValueError(f"model.lora.targets={self.targets!r}: {error}") from None
+        if named or LM_HEAD in self.targets:
             raise ValueError(
-                f"model.lora.targets must be all-linear, a list of names, or a regular expression, "
-                f"not {self.targets!r} ({error})"
-            ) from None
+                f"model.lora.targets must leave out {LM_HEAD}, which is computed without adapters"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

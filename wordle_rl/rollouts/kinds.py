@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from wordle_rl.game.rules import Game, GameStatus, State
 from wordle_rl.policy.sampling import Draws
@@ -76,8 +77,8 @@ def play_task(task: RolloutTask) -> list[Rollout]:
 def play_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout]:
     """rollout=game: whole games. A group is the games on one secret, from the same state.
 
-    A teacher, if there is one, plays instead of the policy. answers: stop each game after this
-    many answers. None plays to the end.
+    rollout=turn stops them after one answer, so that a group is several guesses in one state. A
+    teacher, if there is one, plays instead of the policy.
     """
     step, teacher = task.step, task.step.recipe.teacher
     games = task.games(task.size)
@@ -104,14 +105,6 @@ def play_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout
         Rollout(game=game, group=task.places[number // task.size], talks=talks[number])
         for number, game in enumerate(games)
     ]
-
-
-def play_turns(task: RolloutTask) -> list[Rollout]:
-    """rollout=turn: single guesses. A group is several guesses in the same state.
-
-    Each guess has its own reward, as the last turn of a game that ends there.
-    """
-    return play_games(task, answers=1)
 
 
 def play_best_of(task: RolloutTask) -> list[Rollout]:
@@ -144,7 +137,10 @@ def play_best_of(task: RolloutTask) -> list[Rollout]:
             for i in dict.fromkeys(number // size for number in candidates):
                 numbers = range(i * size, (i + 1) * size)
                 drawn = [candidates[number] for number in numbers]
-                chosen = _choose(task, drawn)
+                chosen = 0
+                if step.recipe.rollout.advance == "best":
+                    rewards = [step.recipe.rewards.score(candidate).total for candidate in drawn]
+                    chosen = rewards.index(max(rewards))
                 [said] = drawn[chosen].turns
                 games[i].play(
                     said.guess, text=said.text, thought=said.thought, reason=said.reason,
@@ -162,17 +158,8 @@ def play_best_of(task: RolloutTask) -> list[Rollout]:
     raise AssertionError("unreachable")
 
 
-def _choose(task: RolloutTask, candidates: list[Game]) -> int:
-    """Which of several answers in one state the game takes."""
-    recipe = task.step.recipe
-    if recipe.rollout.advance == "sampled":
-        return 0
-    rewards = [recipe.rewards.score(candidate).total for candidate in candidates]
-    return rewards.index(max(rewards))
-
-
 KINDS: dict[str, Callable[[RolloutTask], list[Rollout]]] = {
     "game": play_games,
-    "turn": play_turns,
+    "turn": partial(play_games, answers=1),
     "best_of": play_best_of,
 }

@@ -10,7 +10,6 @@ from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import Player, RandomConsistent, Teacher, guess_text, pick
 from wordle_rl.game.rules import Game, PlayedTurn, Rules
 from wordle_rl.policy.sampling import Draws, Purpose, Sampling, Stream, generator
-from wordle_rl.prompts.parser import parse
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.rollouts.forms import Form
 from wordle_rl.rollouts.play import new_games, play
@@ -19,10 +18,7 @@ from wordle_rl.rollouts.talk import Talk
 
 @dataclass(kw_only=True, eq=False)
 class TeacherSettings:
-    """How a scripted player plays, so that its games can be learnt from.
-
-    The text of a player that speaks is read as a model's; it has neither mistakes nor reasoning.
-    """
+    """How a scripted player plays, so that its games can be learnt from."""
 
     player: Player
     mistakes: Player | None = None  # sometimes guesses in the player's place; this is not learnt
@@ -32,10 +28,6 @@ class TeacherSettings:
     reasoning: Reasoning | None = None  # writes the thought before each guess
     # Words that the model may guess where it plays its own games. None: the player plays.
     on_policy: Sequence[str] | None = None
-
-    def __post_init__(self) -> None:
-        if self.player.speaks and (self.mistakes or self.reasoning):
-            raise ValueError(f"{self.player.name} cannot have mistakes or reasoning: it speaks")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -50,11 +42,6 @@ class ScriptedPlayer(TeacherSettings):
         which, slip, wording, careless = self.draws.uniforms(list(games), turn, 4).T
         states = [game.state for game in games.values()]
         words = self.player.answer(states, which)
-        if self.player.speaks:
-            for game, text in zip(games.values(), words, strict=True):
-                said = parse(text)
-                game.play(said.guess, text=text, thought=said.thought, reason=said.reason)
-            return
         if self.careless:
             assert isinstance(self.player, Teacher)
             pool = self.player.pool

@@ -131,10 +131,7 @@ def share_of_idle_turns(rollouts: Sequence[Rollout], advantages: Advantages) -> 
 def letter_advantages(
     rollouts: Sequence[Rollout], recipe: Recipe, tokenizer: Tokenizer
 ) -> list[list[Array]]:
-    """[R] of [K] of [tokens]: rollout.letter_weight x the advantages of the letters in each token.
-
-    Other tokens have 0, and so have answers without a guess.
-    """
+    """[R] of [K] of [tokens]: rollout.letter_weight x advantages of the letters in each token."""
     assert recipe.knowledge is not None
     rewards: dict[tuple[int, int, int], list[float]] = defaultdict(list)  # by group, turn, letter
     judged: list[tuple[Array, tuple[int, int], list[float], list[int]]] = []

@@ -120,9 +120,7 @@ class Training:
         check: Callable[[], None] = lambda: None,
     ) -> None:
         """check: raises to stop the run. It is called only where stopping loses nothing."""
-        self.policy = policy
-        self.setup = setup
-        self.folder = folder
+        self.policy, self.setup, self.folder = policy, setup, folder
         recipe, trainer = setup.recipe, setup.trainer
         self._form = build_form(recipe.rollout.form, Chat(policy.tokenizer), recipe.style)
         room = setup.model.max_context
@@ -257,17 +255,12 @@ class Training:
     def _learn(self, number: int) -> StepResult:
         """Play the games of a step and learn from them, while the terminal says which part runs."""
         timers, done = self.policy.timers, number + 1
-
-        def describe() -> str:
-            part = f", {timers.now}" if timers.now else ""
-            return f"step {done} of {self.setup.trainer.steps}{part}"
-
         recipe = plan_step(self.setup.curriculum, self.setup.recipe)
         step = Step(
             policy=self.policy, form=self._form, recipe=recipe, number=number, check=self._check,
             portions=self._portions,
         )  # fmt: skip
-        with announce(describe):
+        with announce(lambda: f"step {done} of {self.setup.trainer.steps}, {timers.now}"):
             sample = sample_step(step)
             self._check()
             self.whole = False
@@ -320,10 +313,7 @@ class Training:
         return metrics
 
     def save(self, *, best: bool = False) -> None:
-        """Write a checkpoint unless this step has one. Call it only between steps.
-
-        best: mark it as the best one.
-        """
+        """Write a checkpoint unless this step has one. best: mark it as the best one."""
         self._log.sync()
         self._checkpoints.save(self._state, best=best)
 

@@ -13,11 +13,9 @@ from wordle_rl.words.lists import WordLists
 
 
 def group_metrics(*, groups: int, idle: int, replaced: int, skips: bool) -> dict[str, float]:
-    """How many groups of a step taught nothing.
+    """How many groups of a step taught nothing, of those that it trains on and those replaced.
 
-    groups: how many the step trains on. idle: how many of these have no spread in their rewards.
-    replaced: how many more had none and were replaced by others. skips: whether the update leaves
-    out idle groups.
+    idle: groups without spread in their rewards. skips: whether the update leaves them out.
     """
     return {
         "groups/played": float(groups + replaced),
@@ -28,11 +26,7 @@ def group_metrics(*, groups: int, idle: int, replaced: int, skips: bool) -> dict
 
 
 def game_metrics(rollouts: Sequence[Rollout], words: WordLists) -> dict[str, float]:
-    """Results of a step's games, and of all answers drawn in them, untaken candidates included.
-
-    answers: games whose secret is a possible answer. Other allowed words are harder to find, so
-    wins on answers compare with validation wins.
-    """
+    """Results of a step's games, and of all answers drawn in them, untaken candidates included."""
     games = games_of(rollouts)
     turns = [turn for rollout in rollouts for turn in rollout.game.turns]
     wins = [game for game in games if game.won]
@@ -57,12 +51,7 @@ def game_metrics(rollouts: Sequence[Rollout], words: WordLists) -> dict[str, flo
 
 
 def habit_metrics(prefix: str, games: Sequence[Game]) -> dict[str, float]:
-    """How varied the guesses are. A collapse of the policy shows here first.
-
-    distinct_openers: different first guesses per game, NaN if all games began with clues.
-    most_common_guess: the most common word's share of all guesses, NaN without guesses.
-    most_common_later_guess: the same of the turns after the first, where an opener is no excuse.
-    """
+    """How varied the guesses are. A collapse of the policy shows here first."""
     guesses = sum(turn.guess is not None for game in games for turn in game.turns)
     openers, common = distinct_openers(games), most_common_guesses(games)
     later = later_guesses(games)

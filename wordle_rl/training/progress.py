@@ -63,35 +63,21 @@ def announce(what: Callable[[], str] | str, *, every: float = 10.0) -> Iterator[
 
 
 class GameCount:
-    """Counts the games of several batches. str() gives games, wins, speed and time left.
-
-    The games of a batch end together, so the time left counts turns: a game at its third turn of
-    six is half done.
-    """
+    """Counts the games of several batches. str() gives how many are over, and the batch's turn."""
 
     def __init__(self, total: int) -> None:
-        self.total = total
-        self.done = self.wins = 0
-        self._played = 0.0  # games that are over, and parts of the others
-        self._earlier = (0, 0)  # games and wins of finished batches
-        self._begin = time.monotonic()
+        self.total, self._earlier = total, 0
+        self._batch: Sequence[Game] = ()
 
     def look(self, games: Sequence[Game]) -> None:
-        """Count the games of the current batch, again after each turn."""
-        done, wins = self._earlier
-        self.done = done + sum(game.status is not GameStatus.PLAYING for game in games)
-        self.wins = wins + sum(game.won for game in games)
-        going = (game.state for game in games if game.status is GameStatus.PLAYING)
-        self._played = self.done + sum(state.turn / state.max_turns for state in going)
+        """Look at the games of the current batch, again after each turn."""
+        self._batch = games
 
     def next_batch(self) -> None:
         """Add up the current batch. The next look() is at another one."""
-        self._earlier = self.done, self.wins
+        self._earlier, self._batch = self._earlier + len(self._batch), ()
 
     def __str__(self) -> str:
-        text = f"{self.done} of {self.total} games, {self.wins} won"
-        if self._played:
-            rate = self._played / (time.monotonic() - self._begin)
-            left = describe_time((self.total - self._played) / rate)
-            text += f", {rate:.3g} games/s, {left} left"
-        return text
+        over = sum(game.status is not GameStatus.PLAYING for game in self._batch)
+        turn = max((game.state.turn for game in self._batch), default=0)
+        return f"{self._earlier + over} of {self.total} games, turn {turn}"

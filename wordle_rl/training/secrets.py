@@ -5,7 +5,7 @@ So a resumed run plays the same games as an uninterrupted one.
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import TypeVar
 
 import numpy as np
@@ -26,15 +26,15 @@ def planned(
     Each epoch goes once through a new shuffle of all secrets. purpose: of other shuffles than those
     of the training secrets.
     """
-    out, orders = [], {}
-    for place in places:
-        epoch, index = divmod(place, len(secrets))
-        if epoch not in orders:
-            plain = np.random.default_rng([seed, epoch])
-            chance = plain if purpose is None else generator(purpose, seed=seed, number=epoch)
-            orders[epoch] = chance.permutation(len(secrets))
-        out.append(secrets[orders[epoch][index]])
-    return out
+
+    @cache
+    def order(epoch: int) -> np.ndarray:
+        plain = np.random.default_rng([seed, epoch])
+        chance = plain if purpose is None else generator(purpose, seed=seed, number=epoch)
+        return chance.permutation(len(secrets))
+
+    turns = (divmod(place, len(secrets)) for place in places)
+    return [secrets[order(epoch)[index]] for epoch, index in turns]
 
 
 def spare_secrets(secrets: Sequence[T], places: range, *, seed: int, step: int) -> list[T]:

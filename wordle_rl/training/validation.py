@@ -55,11 +55,10 @@ class HeldOutPlay:
         sampling: Sampling | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> list[Game]:
-        """Play one game per secret, from an empty board without `starts`.
+        """Play one game per secret. what: their purpose, printed if they take long.
 
-        starts: the state in which each game begins. sampling: None plays greedily.
-        what: the purpose of the games, printed if they take long. check: called between turns; it
-        may raise to abandon the games.
+        starts: where each game begins, None for empty boards. sampling: None plays greedily.
+        check: called between turns; it may raise to abandon the games.
         """
         recipe, mine = self.setup.recipe, share(len(secrets), self.policy.processes)
         count = GameCount(len(mine))
@@ -72,11 +71,10 @@ class HeldOutPlay:
             numbers = mine[part]
             now = slice(numbers.start, numbers.stop)
             player = ModelPlayer(
-                engine=self.policy.engine(),
-                form=self.form,
+                engine=self.policy.engine(), form=self.form,
                 sampling=sampling or self.setup.greedy,
                 draws=Draws(seed=recipe.seed, stream=Stream.EVALUATION, first_rollout=now.start),
-            )
+            )  # fmt: skip
             given = None if starts is None else starts[now]
             games = new_games(secrets[now], recipe.words, recipe.rules, given)
             play(player, games, watch=watch)
@@ -182,10 +180,7 @@ class RunReports:
             write_json(self._folder / "start.json", summary)
 
     def end(self, step: int) -> dict[str, Any]:
-        """Report on the policy beside the start. Returns entries of the run's summary.
-
-        step: the one whose checkpoint the policy is from.
-        """
+        """Report on the policy of a step beside the start. Returns entries of the summary."""
         file = self._folder / "start.json"  # without it trainer.report was false at the start
         start = read_object(file) if self._writes and file.exists() else None
         # The same secrets as at the start, although the limit may have been changed since.
@@ -204,10 +199,7 @@ class RunReports:
         return {**best, "start": start}
 
     def report(self, player: str, stages: Sequence[Stage]) -> tuple[dict[str, Any], list[Game]]:
-        """Play the test secrets greedily. Returns the summary and the games.
-
-        player: start or best. stages: of the model that plays.
-        """
+        """Play the test secrets greedily. player: start or best. stages: of its model."""
         begin, setup = time.monotonic(), self._play.setup
         split = "all" if len(setup.test) == len(setup.words.answers) else "test"
         what = f"report on the {player}"

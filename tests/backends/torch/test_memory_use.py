@@ -266,7 +266,7 @@ def test_what_cannot_be_split_must_fit(units):
     fail_backward(policy, 0, CUDA, after=False)
     with pytest.raises(DoesNotFit) as refused:
         policy.update(replace(eight_rows(), units=units), PLAIN)
-    what = "1 sequence" if units is None else "8 sequences that belong together"
+    what = "1 sequences" if units is None else "8 sequences"
     assert str(refused.value).startswith(f"out of memory: {what} of up to 12 tokens must fit")
     assert "backend.gradient_checkpointing=true" in str(refused.value)
 

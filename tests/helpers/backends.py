@@ -1,7 +1,6 @@
 """What a test asks of a backend, so that the same test runs on torch and on MLX.
 
-The fixture `backend` hands one of these to a test. Policies of both hold the weights of the torch
-model that they are given.
+Policies of both hold the weights of the torch model that they are given.
 """
 
 from __future__ import annotations

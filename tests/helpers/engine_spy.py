@@ -38,8 +38,7 @@ class Spy:
         for prompt, answer in self.asked:
             known = [talk for talk in whole if talk[0] == prompt[: len(talk[0])]]
             before = max(known, key=lambda talk: len(talk[0]), default=([], []))
-            if known:
-                whole.remove(before)
+            whole = [talk for talk in whole if talk is not before]
             between = [False] * (len(prompt) - len(before[0]))
             whole.append(([*prompt, *answer], [*before[1], *between, *[True] * len(answer)]))
         return whole

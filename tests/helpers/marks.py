@@ -10,8 +10,7 @@ import pytest
 from wordle_rl.policy.settings import fetched_folder
 
 SMOLLM2 = Path(fetched_folder("smollm2"))
-
-
+# Of tests that need the real weights.
 NEEDS_SMOLLM2 = (
     pytest.mark.smollm2,
     pytest.mark.skipif(not SMOLLM2.is_dir(), reason=f"make smollm2 did not fill {SMOLLM2}"),
@@ -19,7 +18,5 @@ NEEDS_SMOLLM2 = (
 
 
 def with_smollm2(test: Any) -> Any:
-    """A test that needs the real weights. It is skipped where they were not fetched."""
-    for mark in NEEDS_SMOLLM2:
-        test = mark(test)
-    return test
+    named, skipped = NEEDS_SMOLLM2
+    return named(skipped(test))

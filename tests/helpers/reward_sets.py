@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from functools import cache
 from itertools import product
 from typing import Any
@@ -39,11 +38,6 @@ def options(group: str) -> list[str]:
 
 def node(group: str, option: str) -> Any:
     """What a file of conf/ holds, with what it takes from others."""
-    return copy.deepcopy(_node(group, option))
-
-
-@cache
-def _node(group: str, option: str) -> Any:
     return OmegaConf.to_container(composed(f"{group}={option}")[group])
 
 

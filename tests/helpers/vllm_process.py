@@ -43,25 +43,20 @@ def real_server(log: Path) -> Iterator[tuple[str, Callable[[], None]]]:
             start_new_session=True,
         )  # fmt: skip
     url = f"http://127.0.0.1:{port}"
+    end = time.monotonic() + _START
     try:
-        _wait(url, process, log)
+        while not _answers(url):
+            if time.monotonic() > end or process.poll() is not None:
+                raise RuntimeError(f"vLLM did not start:\n{log.read_text()[-3000:]}")
+            time.sleep(1)
         yield url, lambda: os.killpg(process.pid, signal.SIGKILL)
     finally:
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        process.wait()
 
 
-def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until a server answers. Raises RuntimeError with the end of its log."""
-    end = time.monotonic() + _START
-    while time.monotonic() < end and process.poll() is None:
-        with suppress(httpx2.HTTPError):
-            if httpx2.get(f"{url}/health", trust_env=False).status_code == 200:
-                return
-        time.sleep(1)
-    raise RuntimeError(f"vLLM did not start:\n{log.read_text(errors='replace')[-3000:]}")
+def _answers(url: str) -> bool:
+    with suppress(httpx2.HTTPError):
+        return httpx2.get(f"{url}/health", trust_env=False).status_code == 200
+    return False

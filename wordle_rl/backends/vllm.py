@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, cast
 
 import httpx2
@@ -347,18 +347,18 @@ class ServedPolicy:
         self._trained.load(folder)
 
 
-def write_versions(here: Path, there: PurePosixPath, save: Callable[[Path], None]) -> Iterator[str]:
-    """Each time write the adapter into a new folder in `here`. Yields its path at the servers.
+def write_versions(folder: Path, save: Callable[[Path], None]) -> Iterator[str]:
+    """Each time write the adapter into a new folder in this one. Yields its path.
 
-    there: what they call `here`. save: writes the adapter into an empty folder.
+    save: writes the adapter into an empty folder.
     """
     for number in itertools.count():
-        for old in sorted(here.iterdir())[:-1]:  # a server may still read the last one
+        for old in sorted(folder.iterdir())[:-1]:  # a server may still read the last one
             shutil.rmtree(old, ignore_errors=True)
-        new = here / f"{number:06d}"
+        new = folder / f"{number:06d}"
         new.mkdir()
         save(new)
-        yield str(there / new.name)
+        yield str(new)
 
 
 @contextmanager
@@ -387,14 +387,14 @@ def serve(
     )  # fmt: skip
     adapter = f"wordle-{secrets.token_hex(6)}"  # a name that no other run has
     root = Path(settings.folder or run / "served").resolve()
-    here, there = root / adapter, PurePosixPath(settings.server_folder or root.as_posix()) / adapter
+    here = root / adapter
     with ExitStack() as stack:
         if settings.folder is None:
             shutil.rmtree(root, ignore_errors=True)  # what a killed process left there
         stack.callback(shutil.rmtree, here if settings.folder else root, ignore_errors=True)
         try:
             here.mkdir(parents=True)
-            versions = write_versions(here, there, save)
+            versions = write_versions(here, save)
             engine = VllmEngine(
                 settings, adapter=adapter, probe=probe,
                 compare=partial(_compare, policy, probe.prompts[0], settings.most_gap),

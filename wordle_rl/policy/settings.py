@@ -232,12 +232,11 @@ class MlxSettings(BackendSettings):
 class ServerSettings:
     """Where the servers are, how adapters reach them, and how long a run waits for them.
 
-    server_folder: `folder` as the servers see it. most_gap: nats a token.
+    most_gap: nats a token.
     """
 
     urls: list[str] = field(default_factory=lambda: ["http://127.0.0.1:8000"])
     folder: str | None = None
-    server_folder: str | None = None
     prompts_at_once: Annotated[int, Within(1, 100_000)] = 64
     timeout: Annotated[float, Within(0, 100_000, "(]")] = 300.0
     retries: Annotated[int, Within(0, 1000)] = 10
@@ -249,5 +248,3 @@ class ServerSettings:
                 "vllm.urls must name servers like http://host:8000, without a password, not "
                 f"{self.urls}"
             )
-        if self.server_folder is not None and self.folder is None:
-            raise ConfigError("vllm.server_folder needs vllm.folder, the same folder seen here")

@@ -205,16 +205,6 @@ def test_a_server_that_does_not_fit_is_refused_in_one_line(policy, setup, start,
     assert not list(tmp_path.iterdir()) and not good.adapters
 
 
-def test_a_folder_of_another_name_at_the_servers_is_found(policy, setup, start, tmp_path):
-    here, there, server = tmp_path / "here", tmp_path / "there", start()
-    here.mkdir()
-    there.symlink_to(here)
-    with served(policy, setup, tmp_path, server, folder=str(here), server_folder=str(there)):
-        [path] = [body["lora_path"] for asked, body in server.asked if asked == LOAD]
-        assert path.startswith(f"{there}/wordle-")
-    assert not list(here.iterdir())
-
-
 def test_a_folder_that_cannot_be_written_is_one_line(policy, setup, start, tmp_path):
     (tmp_path / "file").touch()
     server, folder = start(), tmp_path / "file" / "in"
@@ -236,7 +226,6 @@ def test_a_folder_that_cannot_be_written_is_one_line(policy, setup, start, tmp_p
         (["vllm.urls=[]"], "vllm.urls must name servers"),
         (["vllm.urls=[localhost]"], "vllm.urls must name servers like http://host:8000"),
         (["vllm.urls=['http://me:secret@a:1']"], "without a password"),
-        (["vllm.server_folder=/x"], "vllm.server_folder needs vllm.folder"),
     ],
 )
 def test_settings_that_cannot_work_are_told_before_a_model_is_loaded(base, overrides, said):

@@ -21,13 +21,6 @@ def advantages(algorithm: Any, *to_go: list[float], n: int = 2) -> list[list[flo
 
 
 @pytest.mark.parametrize("algorithm", EVERY)
-def test_a_group_is_compared_with_no_other_group(algorithm: Any) -> None:
-    first, second = ([3.0, 1.0], [1.0, 5.0, 2.0]), ([70.0, 10.0], [90.0, 20.0, 50.0])
-    alone = advantages(algorithm, *first) + advantages(algorithm, *second)
-    assert advantages(algorithm, *first, *second) == alone
-
-
-@pytest.mark.parametrize("algorithm", EVERY)
 def test_a_rollout_alone_in_its_group_at_a_turn_gets_no_advantage_there(algorithm: Any) -> None:
     # Another group has two rollouts at that turn, which say nothing about this one.
     found = advantages(algorithm, [1.0, 9.0], [1.0], [2.0, 3.0], [2.0, 5.0])

@@ -114,19 +114,6 @@ def test_greedy_entropy_always_makes_a_guess_with_the_most_bits(small, candidate
             state = after(secret, *state.guesses, guess)
 
 
-def test_greedy_entropy_over_allowed_words_does_not_know_which_of_them_are_answers():
-    guesses = ("azntq", "crane", "crate", "craze")
-    tried = []
-    for answers in (("crane",), ("crate", "craze"), guesses):
-        words = WordLists(answers=answers, allowed=guesses)
-        player = GreedyEntropy(Knowledge(words, build_table(words)), None, candidates="allowed")
-        missed = State((Clue("crane", feedback_code("crane", "craze")),), 1)
-        tried.append([player.choose(State()), player.choose(missed)])
-    # azntq tells all four apart, 2 bits. crane cannot tell crate from craze, 1.5 bits. After crane
-    # these two are left, and the alphabet decides.
-    assert tried == [["azntq", "crate"]] * 3
-
-
 @pytest.mark.parametrize("pool", ["answers", "allowed"])
 def test_mistakes_are_made_with_the_words_of_the_pool(small: Knowledge, pool: Any):
     """Its words are from the pool. Words that ignore a clue would fit the other clue alone."""

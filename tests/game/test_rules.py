@@ -114,10 +114,3 @@ def test_guess_that_breaks_hard_mode_costs_what_a_non_word_costs():
     assert [turn.kind for turn in easy.turns] == [TurnKind.ACCEPTED] * 2
     assert hard.turns[1].kind is TurnKind.BREAKS_HARD_MODE
     assert (hard.state.turn, len(hard.state.clues)) == (2, 1)
-
-
-def test_game_from_a_given_state_goes_on_from_there():
-    state = State((clue("slate", "crept"), clue("crane", "crept")), 5, 6)
-    played = Game("crept", WORDS, Rules(), state=state)
-    played.play("abbey")
-    assert played.status is GameStatus.LOST and len(played.state.clues) == 3

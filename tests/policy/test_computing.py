@@ -1,7 +1,6 @@
 """Precision and threads are chosen by timing, recorded, and kept when a run resumes."""
 
 import json
-import os
 
 import numpy as np
 import pytest
@@ -67,16 +66,6 @@ def test_what_was_chosen_is_told_recorded_and_kept_by_a_resumed_run(
     assert [part["precision"] for part in parts] == ["bf16", "fp32"]
     assert [part["reasons"] for part in parts] == [[], ["fp32: as the test says"]]
     assert parts[0]["threads"] == 1
-
-
-@pytest.mark.parametrize(
-    ("variable", "processes", "threads"),
-    [("8", 1, 8), ("8", 2, 4), ("2", 3, 1), ("4,2", 1, 4), ("", 1, 6), ("0", 2, 3), ("x", 1, 6)],
-)
-def test_a_process_may_use_its_share_of_the_threads(variable, processes, threads, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", variable)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(6)), raising=False)
-    assert torch_devices.count_cpu_threads(processes) == threads
 
 
 # -- Muon -----------------------------------------------------------------------------------------

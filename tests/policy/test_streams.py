@@ -50,13 +50,6 @@ def generators(monkeypatch: pytest.MonkeyPatch, draw: Callable[[], object]) -> s
     return made
 
 
-def test_a_replacement_of_step_0_is_not_what_the_step_plays_anyway():  # row 33
-    secrets = [f"word{i}" for i in range(50)]
-    for seed in SEEDS:
-        played = planned(secrets, seed, range(50))
-        assert spare_secrets(secrets, seed=seed, step=0, places=range(50)) != played
-
-
 def test_no_two_purposes_have_one_generator_for_any_seeds_steps_and_epochs(monkeypatch):  # row 33
     words = [f"word{i}" for i in range(3)]
     groups = np.arange(4)

@@ -88,20 +88,6 @@ def test_look_alike_letters_and_unseen_characters_are_rejected(word):
     assert (parsed.guess, parsed.reason) == (None, ParseFailure.NOT_ASCII_LETTERS)
 
 
-def test_every_single_character_that_is_no_ascii_letter_is_rejected_inside_a_word():
-    accepted = {
-        chr(code)
-        for code in range(0x3000)
-        if parse(f"<guess>cr{chr(code)}ne</guess>").guess is not None
-    }
-    assert accepted == set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-
-
-def test_a_truncated_answer_has_no_guess_whatever_it_says():
-    parsed = parse(GOOD).truncated()
-    assert (parsed.guess, parsed.reason) == (None, ParseFailure.TRUNCATED)
-
-
 UNITS = [
     "<guess>", "</guess>", "<think>", "</think>", "<guess", "</guess", "<", "</", "<g", "<<guess>",
     " ", "\n", "\t", "\r\n", "a", "crane", "\u0430", "\u0301", "\u200b", "<guess>crane</guess>",

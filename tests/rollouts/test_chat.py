@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.helpers.backends import Backend
-from tests.helpers.characters import CharacterTokenizer
 from tests.helpers.engine_spy import Spy
 from tests.helpers.talks import turns_of
 from tests.helpers.tiny import (
@@ -107,24 +106,6 @@ def test_the_end_of_turn_is_fed_once_whether_or_not_the_policy_drew_it(name):
     answer = chat.answer("<guess>crane</guess>")
     assert answer[-1] == chat.turn_end_id
     assert chat.tokenizer.decode(answer) == "<guess>crane</guess>"
-
-
-def bracket(messages: list[dict[str, str]]) -> str:
-    return "".join(f"[{message['content']}]" for message in messages)
-
-
-@pytest.mark.parametrize(
-    ("render", "stop", "told"),
-    [
-        (lambda messages: bracket(messages[-1:]), "]", "each message once"),
-        (lambda messages: 2 * bracket(messages), "]", "each message once"),
-        (bracket, ".", "stop ids"),
-    ],
-)
-def test_a_template_that_loses_messages_or_their_ends_is_refused(render, stop, told):
-    assert Chat(CharacterTokenizer(bracket)).turn_end_id == ord("]")
-    with pytest.raises(ValueError, match=told):
-        Chat(CharacterTokenizer(render, stop=stop))
 
 
 def test_a_base_model_gets_a_plain_template_and_says_so():

@@ -9,14 +9,12 @@ import pytest
 from tests.helpers.talks import TurnTokens, turns_of
 from tests.helpers.tiny import CHATML, QWEN_TOOLS, WORDS, gemma_like_tokenizer, qwen_like_tokenizer
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.backends.tiny_model import build_tokenizer
 from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, Rules, State
-from wordle_rl.policy.sampling import Sampling
 from wordle_rl.prompts.parser import TOOL
 from wordle_rl.prompts.styles import Spelled, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import Form, build_form, check_room
+from wordle_rl.rollouts.forms import Form, build_form
 from wordle_rl.rollouts.teacher import scripted_talks
 
 TOKENIZERS: dict[str, Any] = {
@@ -127,11 +125,3 @@ def test_a_template_without_readable_tool_calls_is_refused_in_one_line(template,
     with pytest.raises(ValueError, match=f"rollout.form=tool needs .*{told}") as error:
         build_form("tool", chat, Symbols())
     assert len(str(error.value).splitlines()) == 1
-
-
-def test_the_context_must_hold_the_longest_history():
-    form = build_form("conversation", Chat(HFTokenizer(build_tokenizer())), Symbols())
-    empty = len(form.opening(State())) + 8
-    check_room(form, Sampling(max_tokens=8), empty)
-    with pytest.raises(ValueError, match=r"model.max_context must be \d+ or more .* 4 guesses"):
-        check_room(form, Sampling(max_tokens=8), empty, guesses=4)

@@ -3,13 +3,11 @@
 from typing import Any
 
 import pytest
-from tokenizers import AddedToken
 
-from tests.helpers.tiny import QWEN_TOOLS, gemma_like_tokenizer, qwen_like_tokenizer
+from tests.helpers.tiny import gemma_like_tokenizer, qwen_like_tokenizer
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
-from wordle_rl.prompts.parser import ParseFailure, parse, parse_call
-from wordle_rl.rollouts.chat import ToolChat
+from wordle_rl.prompts.parser import ParseFailure, parse
 
 TOKENIZERS: dict[str, Any] = {
     "embedded": build_tokenizer,
@@ -58,17 +56,3 @@ def test_an_id_that_is_no_token_is_no_part_of_a_guess_either():  # row 35
     written = tokenizer.decode([*before, len(tokenizer.inner) + 5, *behind])
     assert parse(written).reason is ParseFailure.NOT_ASCII_LETTERS
     assert written == "<guess>cra<|345|>ne</guess>"
-
-
-@pytest.mark.parametrize("special", [False, True])
-def test_tags_are_read_whatever_kind_of_token_they_are(special):
-    inner = qwen_like_tokenizer(QWEN_TOOLS + "{# a tokenizer of its own #}" * (1 + special))
-    tags = [AddedToken(f"<{end}{tag}>", special=special, normalized=False)
-            for tag in ("think", "tool_call") for end in ("", "/")]  # fmt: skip
-    inner.add_tokens(tags, special_tokens=special)
-    tokenizer = HFTokenizer(inner)
-    thought = "<think><guess>slate</guess></think>\n<guess>crane</guess>"
-    assert parse(tokenizer.decode(ids_of(tokenizer, thought))).guess == "crane"
-    call = ToolChat(tokenizer).call("crane")
-    assert "<tool_call>" in call
-    assert parse_call(tokenizer.decode(ids_of(tokenizer, call))).guess == "crane"

@@ -1,6 +1,5 @@
 """Groups that teach nothing: counted, skipped, and replaced where the algorithm says so."""
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -37,10 +36,6 @@ def often_equal(turn: PlayedTurn) -> float:
     return float(turn.tokens % 2) if turn.state.turn == 0 else 0.0
 
 
-def flat(turn: PlayedTurn) -> float:
-    return 0.25 if turn.state.turn == 0 else 0.0
-
-
 def no_spread(result: StepResult) -> int:
     totals = np.array([reward.total for reward in result.rewards]).reshape(8, 2)
     return int((np.ptp(totals, axis=1) == 0.0).sum())
@@ -72,17 +67,3 @@ def test_replacing_is_a_pure_function_of_seed_and_step():
     assert games[0] == games[1]
     assert [r.talks for r in first.rollouts] == [r.talks for r in again.rollouts]
     assert [r.talks for r in first.rollouts] != [r.talks for r in later.rollouts]
-
-
-def test_no_draw_is_used_twice_in_a_step():
-    """Equal games of one secret would come from equal random numbers."""
-    policy = small_policy()
-    setup = recipe_of(
-        Dapo(resample=2, overlong="none"), lambda turn: 0.0, groups=4, num_generations=4,
-        secrets=("crane",),
-    )  # fmt: skip
-    result = train_step(step_of(policy, setup, 0))
-    kept = [r.talks for r in result.rollouts]
-    first = played_step(Grpo(beta=0.0), flat, groups=4, num_generations=4, secrets=("crane",))
-    planned = [r.talks for r in first.rollouts]
-    assert all(one != other for one, other in itertools.product(kept, planned))

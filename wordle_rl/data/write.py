@@ -56,27 +56,22 @@ class Synthesis:
         return [
             {
                 "messages": [*self._dialogue(game, len(game.turns) - 1), self._answer(game, -1)],
-                "secret": game.secret,
-                "won": game.won,
-                "guesses": len(game.turns),
+                "secret": game.secret, "won": game.won, "guesses": len(game.turns),
                 "split": self.split,
             }
             for game in games
-        ]
+        ]  # fmt: skip
 
     def answer_rows(self, games: Sequence[Game]) -> list[Row]:
         """One row per guess: a prompt, and the answer as its completion."""
         return [
             {
-                "prompt": self._dialogue(game, turn),
-                "completion": [self._answer(game, turn)],
-                "secret": game.secret,
-                "turn": turn + 1,
-                "split": self.split,
+                "prompt": self._dialogue(game, turn), "completion": [self._answer(game, turn)],
+                "secret": game.secret, "turn": turn + 1, "split": self.split,
             }
             for game in games
             for turn in range(len(game.turns))
-        ]
+        ]  # fmt: skip
 
     def _draw_secrets(self, count: int) -> list[str]:
         """Secrets in epochs. Each epoch goes once through a new shuffle of all secrets."""

@@ -112,10 +112,7 @@ def is_clean(stage: Stage, words: WordLists, splits: Splits) -> bool:
 def describe_lineage(
     stages: Sequence[Stage], words: WordLists, splits: Splits, *, untrained: bool = False
 ) -> str:
-    """One line: the stages, what secrets each could have, and whether they were held out.
-
-    untrained: whether a model without stages is a new one.
-    """
+    """One line: the stages, what secrets each could have, and whether they were held out."""
     if not stages:
         return f"lineage: an untrained model. {CLEAN}" if untrained else UNKNOWN
     start = stages[0].get("start")

@@ -8,7 +8,7 @@ share the secrets, so a group never spans two processes.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -83,20 +83,17 @@ def play_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout
     step, teacher = task.step, task.step.recipe.teacher
     games = task.games(task.size)
 
-    def watch(games: Sequence[Game]) -> None:
-        step.check()
-
     if teacher is None or teacher.on_policy:
         player = task.player()
         with step.policy.timers("game"):
-            play(player, games, answers=answers, watch=watch)
+            play(player, games, answers=answers, watch=lambda _: step.check())
         talks = player.all_talks(games)
         if teacher is not None:  # all tokens of its answers are learnt, drawn or not
             talks = [scripted_talks(game, step.form) for game in games]
     else:
         with step.policy.timers("teacher"):
             scripted = ScriptedPlayer(**vars(teacher), draws=task.draws)
-            play(scripted, games, answers=answers, watch=watch)
+            play(scripted, games, answers=answers, watch=lambda _: step.check())
             talks = [
                 scripted_talks(game, step.form, scripted.slipped[number])
                 for number, game in enumerate(games)
@@ -122,7 +119,7 @@ def play_best_of(task: RolloutTask) -> list[Rollout]:
         for turn in itertools.count():
             live = [i for i, game in enumerate(games) if game.status is GameStatus.PLAYING]
             if not live:
-                return [rollout for mine in rollouts for rollout in mine]
+                break
             step.check()
             candidates: dict[int, Game] = {}  # num_generations numbers for each game
             for i in live:
@@ -155,7 +152,7 @@ def play_best_of(task: RolloutTask) -> list[Rollout]:
                     )
                     for place, candidate in enumerate(drawn)
                 ]  # fmt: skip
-    raise AssertionError("unreachable")
+    return [rollout for mine in rollouts for rollout in mine]
 
 
 KINDS: dict[str, Callable[[RolloutTask], list[Rollout]]] = {

@@ -102,7 +102,7 @@ def stages_of_run(setup: Experiment, run: str) -> list[Stage]:
     """The stages of the model that this run makes: its start model's stages, then the run."""
     recipe, splits, data = setup.recipe, setup.splits, setup.data
     secrets = {*recipe.secrets, *recipe.allowed_secrets} if data is None else {*data.secrets}
-    held_out = {*splits.val, *splits.test} - secrets
+    held_out, own_secrets = {*splits.val, *splits.test} - secrets, words_digest(secrets)
     earlier, teacher = stages_of(setup.model.location), recipe.algorithm.imitates
     protocol = setup.config["words"]["protocol"]
     location = Path(setup.model.location)  # of a folder, only the last part is told
@@ -117,11 +117,7 @@ def stages_of_run(setup: Experiment, run: str) -> list[Stage]:
         **({"allowed_share": recipe.allowed_share} if recipe.allowed_share else {}),
         "secrets": len(secrets),
         "held_out": 0 if protocol == "all" or (data and data.unknown) else len(held_out),
-        "digests": {
-            "words": setup.words.digest,
-            "splits": splits.digest,
-            "secrets": words_digest(secrets),
-        },
+        "digests": {"words": setup.words.digest, "splits": splits.digest, "secrets": own_secrets},
         "prompt": prompt_name(recipe.style),
         "form": recipe.rollout.form,
         **({} if data is None else {"data": data.record()}),

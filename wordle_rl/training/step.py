@@ -96,9 +96,7 @@ def learn_step(step: Step, sample: Sample) -> StepResult:
     rollouts, groups = sample.rollouts, step.recipe.rollout.groups
     if step.recipe.dialogues is not None:
         metrics = {
-            "train/games": 0.0,
-            "train/wins": 0.0,
-            "train/extra_games": 0.0,
+            **dict.fromkeys(("train/games", "train/wins", "train/extra_games"), 0.0),
             "train/rows": float(groups),
             **group_metrics(groups=groups, idle=0, replaced=0, skips=False),
             **token_metrics(rollouts),

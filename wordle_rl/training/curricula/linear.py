@@ -22,14 +22,11 @@ class Linear(Phases):
         first, last = self.first, self.rewards
         both = first.components.keys() & last.components.keys()
         differ = [name for name in sorted(both) if first.components[name] != last.components[name]]
-        if first.lawful != last.lawful:
-            differ = ["lawful", *differ]
-        if differ:
+        if differ or first.lawful != last.lawful:
             raise ValueError(
-                f"curriculum=linear moves weights only, but {', '.join(differ)} must be the same "
-                "in both sets: choose a first one that fits with reward@curriculum.first=..."
+                "curriculum=linear moves weights only: lawful and the settings of components must "
+                f"be the same in both sets, unlike {differ}; see reward@curriculum.first=..."
             )
-        self.mixed(0.5)  # raises if the two sets do not fit together
 
     def plan(self) -> StepPlan:
         if self.arrived:

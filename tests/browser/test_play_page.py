@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.browser import NEEDS_BROWSER, Tab, served, wait
+from tests.helpers.browser import NEEDS_BROWSER, Tab, wait
 from tests.helpers.web_page import KNOWLEDGE, load, opponent_of, served_page
 from wordle_rl.commands.play import load_opponent
 from wordle_rl.game.players import GreedyEntropy
 from wordle_rl.game.rules import marks
-from wordle_rl.web.opponent import Choice, Choices, Opponent
+from wordle_rl.web.opponent import Choice, Opponent
 from wordle_rl.web.server import Page
 
 pytestmark = NEEDS_BROWSER
@@ -37,7 +37,7 @@ def address() -> Iterator[str]:
         key: Choice(label=f"the {key} one", settings={"player": key})
         for key in ("entropy", "consistent", "mini", "thinker")
     }
-    with served_page(Page(Choices(choices, load_any), "mound")) as address:
+    with served_page(Page(choices, load_any, "mound")) as address:
         yield address
 
 
@@ -138,18 +138,3 @@ def test_two_players_are_compared_on_a_board(tab):
     page.wait_for_selector("#asked > div:nth-child(2)")
     assert page.inner_text("#asked").upper().count("MOUND") >= 2
     tab.check("board")
-
-
-def test_a_trained_run_is_played_and_compared_with_its_start(open_tab, quick_runs):
-    command = ["-m", "wordle_rl", "play", "--run", str(quick_runs[0]), "--no-browser"]
-    with served([*command, "--secret", "mound"]) as address:
-        tab = open_tab(address)
-        page = tab.page
-        type_guesses(page, ["slate", "corny"])
-        tab.check("run-play")
-        page.click("#ask-here")
-        page.click("#board-form button:text('Ask both')")
-        page.wait_for_selector("#asked > div:nth-child(2)", timeout=240_000)
-        assert "best checkpoint of" in page.inner_text("#asked h3 >> nth=0")
-        assert "start of" in page.inner_text("#asked h3 >> nth=1")
-        tab.check("run-board")

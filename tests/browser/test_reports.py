@@ -1,4 +1,4 @@
-"""Reports of real runs in headless Chromium: of one run, and of two."""
+"""Reports in headless Chromium: of one run, and of two."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.browser import NEEDS_BROWSER
+from tests.helpers.run_folders import BEFORE, make_run
 from wordle_rl import __main__ as command
 
 pytestmark = NEEDS_BROWSER
 
 
 @pytest.fixture(scope="module")
-def pages(quick_runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The addresses of pages on this disk."""
     folder = tmp_path_factory.mktemp("pages")
-    of = {
-        "report": [str(quick_runs[0])],
-        "compare": [str(run) for run in quick_runs],
-    }
-    for name, arguments in of.items():
-        command.run(["report", *arguments, "--output", str(folder / f"{name}.html")])
+    runs = [make_run(folder, "good"), make_run(folder, "bad", after=BEFORE)]
+    of: dict[str, list[Path]] = {"report": runs[:1], "compare": runs}
+    for name, chosen in of.items():
+        output = str(folder / f"{name}.html")
+        command.run(["report", *map(str, chosen), "--output", output])
     return {name: (folder / f"{name}.html").as_uri() for name in of}
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import doctest
 import importlib.util
-import inspect
 import re
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
-import wordle_rl
 from tests.helpers.runs import run, settings
-from wordle_rl import board, build_rewards, load_player, score_guess
+from wordle_rl import board, load_player, score_guess
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import TurnKind
@@ -27,7 +24,6 @@ SECTIONS = {
     for title, text in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
     if "```python" in text
 }
-ONE_LINE = 200  # characters of a message
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +58,6 @@ def test_importing_the_package_imports_no_library():
     assert set(done.stdout.split()) <= {"wordle_rl", *sys.stdlib_module_names}
 
 
-@pytest.mark.parametrize("name", wordle_rl.__all__)
-def test_every_name_says_what_it_is_and_is_on_the_page(name):
-    assert inspect.getdoc(getattr(wordle_rl, name))
-    assert f"`{name}`" in PAGE
-    assert name in dir(wordle_rl)
-
-
 def test_the_score_of_a_guess_against_four_words_is_as_by_hand(knowledge):
     # The marks of slate leave crane and grape together:
     # crane xx✓x✓, crate xx✓✓✓, grape xx✓x✓, slate ✓✓✓✓✓.
@@ -81,24 +70,6 @@ def test_the_score_of_a_guess_against_four_words_is_as_by_hand(knowledge):
     assert score_guess("crane", after, knowledge).best_bits == pytest.approx(1.0)
     fits = score_guess("brave", after, knowledge)
     assert (fits.kind, fits.fits, fits.candidate) == (TurnKind.NOT_A_WORD, True, False)
-
-
-WRONG: dict[str, Any] = {
-    "feedback of crane cannot be read": lambda k: board(("crane", "GYBBB")),
-    "reward must be one of .*phase2": lambda k: build_rewards("phase3", k),
-    "not model=micro and player=entropy": lambda k: load_player(model="micro", player="entropy"),
-    "secrets must be allowed words .* not 'CRANE'": lambda k: load_player(player="random").play(
-        ["CRANE"]
-    ),
-}
-
-
-@pytest.mark.parametrize("said", WRONG)
-def test_wrong_input_is_one_line_that_says_what_is_allowed(said, knowledge):
-    with pytest.raises(ValueError, match=said) as found:
-        WRONG[said](knowledge)
-    message = str(found.value)
-    assert "\n" not in message and len(message) < 2 * ONE_LINE
 
 
 def test_guesses_depend_on_the_number_of_a_game_and_not_on_the_others():
@@ -117,7 +88,7 @@ def test_a_run_is_loaded_with_its_words_rules_rewards_and_prompt(tmp_path, root,
     capsys.readouterr()
     player = load_player(run=str(folder), settings=["backend.threads=1"])
     assert (player.rules.max_turns, player.style.name) == (3, "letters")
-    assert player.words.name == "words" and "brevity" in player.rewards.components
+    assert player.words.name.endswith("words.txt") and "brevity" in player.rewards.components
     games = player.play(player.splits.test)
     assert [game.secret for game in games] == list(player.splits.test)
     assert all(1 <= len(game.turns) <= 3 for game in games)

@@ -58,21 +58,12 @@ VALUES = {  # choices of README.md that are single values
         "split, half allowed": ["words.allowed_share=0.5"],
     },
     "player": {player: [f"history.player={player}"] for player in PLAYERS},
-    "invalid": {
-        invalid: [f"rules.invalid={invalid}"]
-        for invalid in ("lose_turn", "end_game", "retry", "accept")
-    },
-    "updates": {
-        "as shipped": [],
-        "two epochs": ["algorithm.epochs=2"],
-        "two minibatches": ["algorithm.minibatches=2"],
-    },
+    "invalid": {i: [f"rules.invalid={i}"] for i in ("lose_turn", "end_game", "retry", "accept")},
+    "updates": {"one": [], "two": ["algorithm.epochs=2", "algorithm.minibatches=2"]},
     "kl": {
         "none": [],
-        "in the loss": ["algorithm.beta=0.1", "algorithm.kl=loss"],
-        "in the reward": ["algorithm.beta=0.1", "algorithm.kl=reward"],
+        **{kl: [f"algorithm.kl={kl}", "algorithm.beta=0.1"] for kl in ("loss", "reward")},
     },
-    "entropy": {"none": [], "bonus": ["algorithm.entropy=0.01"]},
     "precision": {name: [f"backend.precision={name}"] for name in ("auto", "fp32", "bf16")},
 }
 SMALL = [

@@ -56,18 +56,6 @@ def test_trl_and_verl_find_their_columns_when_the_library_loads_a_file(tmp_path,
     assert answer["role"] == "assistant" and loaded["sft1"][0]["prompt"][-1]["role"] == "user"
 
 
-def test_a_split_and_a_protocol_decide_the_secrets(tmp_path, capsys):
-    path = tmp_path / "rows.jsonl"
-    for split, settings, said in (
-        ("test", [], "(split test, protocol=split)"),
-        ("train", ["words.protocol=all"], "(split train, protocol=all)"),
-    ):
-        assert said in made(capsys, "rl", path, *settings, "history=none", count=5, split=split)
-        rows = [row for _, row in read_table(path, None, tmp_path / "cache").rows()]
-        assert [row["split"] for row in rows] == [split] * 5
-        assert not any(row["clues"] for row in rows)
-
-
 def test_wrong_settings_write_nothing(tmp_path):
     for mode, setting, said in (
         ("rl", "seed=3", "seed is no setting here; use --seed"),

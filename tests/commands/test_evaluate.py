@@ -4,16 +4,12 @@ import json
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.helpers.configs import composed
-from wordle_rl.commands import eval_players as players
 from wordle_rl.commands.eval import evaluate
 from wordle_rl.game.players import RandomConsistent
-from wordle_rl.rollouts.play import ModelPlayer
-from wordle_rl.words.splits import WordSettings
 
 
 def play(tmp_path: Path, *overrides: str, capsys=None) -> dict:
@@ -44,28 +40,6 @@ def test_players_reach_their_published_figures_on_all_answers(player: str, tmp_p
     assert summary["secrets"] == 2315
     assert summary["win_rate"] == pytest.approx(rate, abs=within)
     assert summary["mean_guesses"] == pytest.approx(mean, abs=close)
-
-
-def test_a_model_sees_solved_examples_of_training_games_first(tmp_path: Path, monkeypatch) -> None:
-    prompts = []
-    real = ModelPlayer.answer
-
-    def answer(self: ModelPlayer, games: Any, turn: int) -> None:
-        if turn == 0:
-            prompts.extend(self.form.chat.tokenizer.decode(self.talks[i][0].ids) for i in games)
-        real(self, games, turn)
-
-    monkeypatch.setattr(ModelPlayer, "answer", answer)
-    given = []
-    draw = players.draw_shots
-    monkeypatch.setattr(players, "draw_shots", lambda *a: given.append(a) or draw(*a))
-    summary = play(
-        tmp_path, "model=tiny", "shots=3", "limit=2", "backend.threads=1", "model.max_context=1024"
-    )
-    assert summary["player"] == "tiny, 3 shots"
-    assert [prompt.count("<guess>") for prompt in prompts] == [4, 4]  # one says how to answer
-    [(count, secrets, *_)] = given
-    assert count == 3 and secrets == WordSettings().load()[1].train
 
 
 @pytest.mark.parametrize(
@@ -106,17 +80,6 @@ def test_a_game_has_its_own_time(tmp_path: Path, monkeypatch) -> None:  # row 37
     assert limited["histogram"] == without["histogram"]
 
 
-def test_a_model_plays_on_from_a_given_opener(tmp_path: Path) -> None:
-    model = ("model=micro", "backend.threads=1", "backend.precision=fp32")
-    summary = play(tmp_path, *model, "opener=SLATE", "limit=12")
-    assert summary["player"] == "micro after slate"
-    assert summary["distinct_openers"] == pytest.approx(1 / 12)
-    assert summary["most_common_guesses"][0] == ["slate", 12]
-    # The model was told what the opener showed: of all words, 5 % fit.
-    assert summary["by_turn"]["2"]["consistency"] > 0.3
-    assert summary["reward"] == pytest.approx(sum(summary["reward_parts"].values()), abs=1e-6)
-
-
 SMALL_MODEL = ("model=micro", "backend.threads=1", "backend.precision=fp32")
 
 
@@ -149,7 +112,4 @@ def test_a_model_plays_greedily_beside_its_samples(tmp_path: Path, capsys) -> No
     assert summary["pass_at"]["1"]["pass"] == pytest.approx(summary["win_rate"])
     beside = summary["compared_with"]["greedy micro"]
     assert beside["mean_guesses_with_losses"] == alone["mean_guesses_with_losses"]
-    told = capsys.readouterr()
-    assert "pass@3" in told.out
-    # micro was taught on games about any allowed word
-    assert "training games of the model could have these secrets" in told.err
+    assert "pass@3" in capsys.readouterr().out

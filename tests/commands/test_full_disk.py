@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.commands import contents, largest_file, training
 from wordle_rl.runs.checkpoints import CheckpointStore
-from wordle_rl.runs.files import StepLog, write_json
+from wordle_rl.runs.files import StepLog
 from wordle_rl.runs.folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -18,7 +18,6 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 WRITERS: dict[str, Callable[[Path], object]] = {
     "metrics": lambda r: StepLog(r / "metrics.jsonl").append(3, {"a": "a" * 9999}),
-    "summary": lambda r: write_json(r / "summary.json", {"a": "a" * 9999}),
     "manifest": lambda r: RunFolder(r).note_resume(step=3, command=["a" * 9999], changes={}),
     "checkpoint": lambda r: CheckpointStore(r / "checkpoints").save(
         2, lambda folder: (folder / "state.json").write_text("a" * 9999) and None),

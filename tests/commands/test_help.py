@@ -52,7 +52,3 @@ def test_comments_are_found_behind_a_key_or_above_it_but_never_in_the_header(tmp
         "mine.above": "Above the key, in two lines.",
         "mine.silent": "",
     }
-    path.write_text(FILE.replace("_global_", "other"))
-    assert "other.first" in read_comments(path, tmp_path)
-    path.write_text(FILE.partition("\n")[2])
-    assert "group.first" in read_comments(path, tmp_path)

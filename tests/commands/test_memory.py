@@ -13,7 +13,7 @@ from tests.helpers.commands import SMALL_RUN, training
 from tests.helpers.configs import composed
 from tests.helpers.tiny import qwen, qwen_like_tokenizer
 from wordle_rl.backends import sizes
-from wordle_rl.backends.memory import GB, plan_memory, settle_memory
+from wordle_rl.backends.memory import GB, settle_memory
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.commands.memory import memory
 from wordle_rl.runs.instantiate import ConfigError
@@ -55,22 +55,8 @@ def test_the_command_prints_a_table_for_each_backend(capsys):
     assert "59,867,136 trained" in out and re.search(r"^fits 16 GB +\d+ games, check", out, re.M)
     memory(["model=qwen1.5b", "backend=mlx"])
     assert "28,672" in capsys.readouterr().out
-    with pytest.raises(ConfigError, match=r"^rollout.num_generations must be 1"):
+    with pytest.raises(ConfigError, match=r"^rollout.num_generations must be"):
         memory(["model=qwen3b", "num_generations=0"])
-
-
-def test_a_game_is_as_long_as_its_settings_allow(slim):
-    whole = plan_memory(setup(slim), "cuda", "bf16").game.whole
-    assert whole == 2071  # of which six answers take 6 x 256
-    turn = plan_memory(setup(slim, "rollout=turn"), "cuda", "bf16")
-    # Up to four guesses are given, and one answer of 256 tokens is played.
-    assert turn.game.trained == 256 < turn.game.whole < whole - 4 * 256
-    assert turn.held_out.whole == whole
-    taught = plan_memory(setup(slim, "algorithm=sft"), "cuda", "bf16")
-    assert (taught.games, taught.held_out.whole) == (0, whole) and taught.game.whole < whole / 2
-    distilled = ["algorithm=distill", "algorithm.on_policy=true", "algorithm.slips=0"]
-    own = setup(slim, *distilled, "sampling.grammar=words", "rollout.groups=4", "num_generations=1")
-    assert plan_memory(own, "cuda", "bf16").games == 4  # the model plays, and is taught
 
 
 def test_a_run_that_cannot_play_names_the_number_of_games(slim):
@@ -89,23 +75,6 @@ def test_a_run_that_cannot_play_names_the_number_of_games(slim):
     large = ["rollout.groups=1", "rollout.num_generations=512", "rollout.games_at_once=auto"]
     with pytest.raises(ConfigError, match=r"^rollout.num_generations must be \d+ or less"):
         settle(slim, *large, gb=10)
-
-
-def test_a_run_that_cannot_learn_names_the_micro_batch(slim, capsys):
-    few = [slim, "rollout.groups=1", "num_generations=2", "model.games_at_once=2"]
-    with pytest.raises(ConfigError, match=r"micro_batch_tokens must be 8192 or less .* not 16384"):
-        settle(*few, "backend.micro_batch_tokens=16384", gb=12)
-    chosen = settle(*few, "backend.micro_batch_tokens=auto", gb=12)
-    assert chosen.backend.micro_batch_tokens == 8192
-    assert "memory plan:" in capsys.readouterr().out
-    # One game is too long, unless layers are computed again.
-    again = "backend.gradient_checkpointing=true"
-    with pytest.raises(ConfigError, match=rf"set {again}"):
-        settle(*few, gb=4)
-    settle(*few, again, gb=4)
-    assert "layers computed again" in capsys.readouterr().out
-    with pytest.raises(ConfigError, match=r"lower sampling.max_tokens"):
-        settle(*few, again, gb=2.5)
 
 
 def test_a_run_on_a_pretrained_model_begins_with_its_plan(tmp_path, capsys):

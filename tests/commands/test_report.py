@@ -11,8 +11,6 @@ from wordle_rl import __main__ as command
 from wordle_rl.commands.report import write_page
 from wordle_rl.runs.folder import RunFolder
 
-BOARDS = ["board_1", "board_2", "board_3"]
-
 
 def report(*arguments: object) -> None:
     command.run(["report", *map(str, arguments)])
@@ -24,16 +22,6 @@ def test_the_page_is_written_into_the_run_folder_or_elsewhere(tmp_path, capsys):
     assert capsys.readouterr().out.split() == [str(run / "report.html")]
     report(run, "--output", tmp_path / "mine.html")
     assert (tmp_path / "mine.html").read_text() == (run / "report.html").read_text()
-
-
-@pytest.mark.slow
-def test_its_pictures_are_written_beside_it(tmp_path, capsys):
-    run = make_run(tmp_path)
-    report(run, "--png")
-    pictures = ["players", "player_guesses", "wins", "guesses", *BOARDS]
-    files = [run / "report.html", *(run / f"{name}.png" for name in pictures)]
-    assert capsys.readouterr().out.split() == [str(file) for file in files]
-    assert all(file.stat().st_size > 4_000 for file in files)
 
 
 def test_what_cannot_be_read_or_written_is_one_line(tmp_path, capsys):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -113,24 +112,6 @@ def test_what_would_be_another_run_is_refused_in_one_line(settings, said, tmp_pa
 
 
 # -- rows -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("share", "expected"), [(0.0, 1800), (0.5, 3600), (1.0, 1800)])
-def test_a_share_of_the_rows_has_any_allowed_word(share, expected):
-    rows = build_rows(setup_of(f"words.allowed_share={share}"))["train"]
-    secrets = [row["extra_info"]["secret"] for row in rows]
-    other = [secret for secret in secrets if secret not in set(SPLITS.train)]
-    assert len(secrets) == expected and not {*SPLITS.val, *SPLITS.test} & set(secrets)
-    pool = len(load_words().allowed) - len(SPLITS.val) - len(SPLITS.test)
-    new = share * (1 - len(SPLITS.train) / pool)  # any allowed word may be a training secret, too
-    assert len(other) / len(secrets) == pytest.approx(new, abs=0.03)
-
-
-def test_the_rows_of_a_file_are_trained_on_but_not_if_they_are_held_out(tmp_path):
-    path, secrets = tmp_path / "states.jsonl", SPLITS.train[:70]
-    path.write_text("".join(json.dumps({"secret": s}) + "\n" for s in (*secrets, SPLITS.val[0])))
-    rows = build_rows(setup_of(f"data={path}"))
-    assert tuple(row["extra_info"]["secret"] for row in rows["train"]) == secrets
 
 
 @pytest.mark.parametrize("reward", ["phase1", "phase2"])

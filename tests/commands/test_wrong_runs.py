@@ -65,15 +65,10 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
         ),
         "optim._target_",
     ),
-    "config.yaml has Python objects": (
-        lambda r: (r / "config.yaml").write_text("a: !!python/name:os.system\n"),
-        "YAML",
-    ),
     "manifest.json is too large": (
         lambda r: os.truncate(r / "manifest.json", 2**27),
         "larger than 67,108,864 bytes",
     ),
-    "manifest.json is not JSON": (lambda r: (r / "manifest.json").write_text("{"), "not JSON"),
 }
 
 
@@ -98,16 +93,6 @@ def test_a_model_says_wherever_it_is_copied_what_it_was_trained_on(
         assert build_experiment(resolve(composed(*line.split(), "words.protocol=all"))).test
         told = refused(training(f"{line} words.protocol=all prompt=letters"))
         assert "prompt=letters: not symbols" in told
-
-
-@pytest.mark.parametrize("text", ["", '{"stages": [{}]}'])
-def test_a_broken_record_of_a_model_is_named(
-    text: str, finished: Path, tmp_path: Path, refused
-) -> None:
-    model = shutil.copytree(finished / "model", tmp_path / "m")
-    (model / "wordle_rl.json").write_text(text)
-    line = refused(training(f"model.path={model}"))
-    assert f"{model / 'wordle_rl.json'}" in line and "list the runs that made the model" in line
 
 
 def cut(path: Path) -> None:
@@ -139,20 +124,3 @@ def test_a_checkpoint_of_another_model_is_refused(run: Path, other: Path, refuse
     line = refused(training(f"resume={run} trainer.steps=3"))
     assert f"{theirs}/model/model.safetensors belongs to another model" in line
     assert contents(run) == before
-
-
-MODELS = {
-    "model.lora='{targets: [q_proj, k_prj]}'": "k_proj, o_proj",
-    "model.lora='{targets: \".*_prj\"}'": "k_proj, o_proj",
-    "model.max_context=16": "model.max_context must be 20 or more",
-    "form=tool": "rollout.form=tool needs a model whose chat template has tools",
-    "backend.accelerator=mps": "auto, cpu",
-}
-
-
-@pytest.mark.parametrize("line", MODELS)
-def test_what_only_the_model_can_tell_is_told_in_one_line_too(
-    line: str, tmp_path: Path, refused
-) -> None:
-    assert MODELS[line] in refused(evaluation(f"{line} output_dir={tmp_path}"))
-    assert not list(tmp_path.iterdir())

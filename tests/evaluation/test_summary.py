@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from tests.helpers.played_games import WORDS, played, summary_of
+from tests.helpers.played_games import played, summary_of
 from wordle_rl.evaluation.intervals import sign_test, standard_error, wilson, win_interval
-from wordle_rl.game.rules import Clue, Game, GameStatus, Rules, State, feedback_code
-from wordle_rl.training.metrics import habit_metrics
+from wordle_rl.game.rules import GameStatus
 
 
 @pytest.mark.parametrize(
@@ -41,23 +40,6 @@ def test_wins_and_losses_are_counted_and_averaged():
     assert s["histogram"] == {"1": 1, "2": 0, "3": 1, "4": 0, "5": 0, "6": 0, "lost": 1}
     assert s["games_per_second"] == 1.5
     assert s["repeats"] == 5 / 10
-
-
-def test_a_lost_turn_counts_as_a_guess_and_a_retry_does_not():
-    lost = summary_of([played("crane", [None, "crane"])])
-    rules = Rules(unparsable="retry")
-    retried = summary_of([played("crane", [None, "crane"], rules)], rules)
-    assert lost["mean_guesses"] == 2.0
-    assert retried["mean_guesses"] == 1.0
-    assert lost["format_compliance"] == retried["format_compliance"] == 0.5
-
-
-def test_consistency_leaves_out_guesses_without_clues_and_refused_ones():
-    s = summary_of([played("crane", ["zzzzz", "abbey", "slate", "zzzzz", "abbey", "crane"])])
-    # slate and crane fit, the second abbey does not; the first had nothing to fit
-    assert s["consistency"] == 2 / 3
-    assert (s["bits_gained"], s["best_bits"], s["bits_ratio"]) == (1.0, 2.0, 0.5)
-    assert s["expected_remaining"] == 3.0
 
 
 def test_games_that_are_unfinished_or_ran_out_of_time_count_as_lost():
@@ -93,18 +75,6 @@ def test_the_interval_of_wins_holds_the_truth_95_times_of_100_also_with_four_gam
         by_game += low <= 0.6 <= high
     assert 0.93 <= hits / 400 <= 0.98
     assert by_game / 400 < 0.85  # what the interval would be worth if games were independent
-
-
-def test_openers_are_distinct_first_guesses_of_games_from_an_empty_board():
-    clue = Clue("slate", feedback_code("slate", "crane"))
-    middle = Game("crane", WORDS, state=State((clue,), 1))
-    middle.play("mound")
-    games = [played("crane", [opener, "crane"]) for opener in ("slate", "slate", "steel", None)]
-    assert summary_of([*games, middle])["distinct_openers"] == pytest.approx(2 / 4)
-    assert summary_of([middle])["distinct_openers"] is None
-    metrics = habit_metrics("val", [*games, middle])
-    assert metrics["val/distinct_openers"] == pytest.approx(2 / 4)
-    assert metrics["val/most_common_guess"] == pytest.approx(4 / 8)  # crane
 
 
 def test_the_sign_test_is_the_exact_mcnemar_test():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from wordle_rl.backends.torch.adapters import add_lora
 from wordle_rl.commands.build import resolve
 from wordle_rl.policy.lineage import write_stages
 from wordle_rl.policy.settings import LoraSettings
-from wordle_rl.runs.checkpoints import MANIFEST, CheckpointStore
+from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.folder import RunFolder
 
@@ -83,16 +81,3 @@ def adapted_run(root: Path, family: str, size: float = 0.2) -> tuple[Path, Path]
 def adapter_of(run: Path) -> Path:
     """The folder of the checkpoint's model."""
     return run / "checkpoints" / "step_000002" / "model"
-
-
-def rewrite_adapter(run: Path, **entries: Any) -> None:
-    """Change the checkpoint's adapter_config.json, and its digest as well."""
-    file = adapter_of(run) / "adapter_config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | entries))
-    manifest = adapter_of(run).parent / MANIFEST
-    record = json.loads(manifest.read_text())
-    record["files"]["model/adapter_config.json"] = {
-        "bytes": file.stat().st_size,
-        "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
-    }
-    manifest.write_text(json.dumps(record))

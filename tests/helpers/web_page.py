@@ -16,7 +16,7 @@ from wordle_rl.policy.sampling import Draws
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rewards.win import Win
 from wordle_rl.rollouts.teacher import ScriptedPlayer
-from wordle_rl.web.opponent import Choice, Choices, Opponent
+from wordle_rl.web.opponent import Choice, Opponent
 from wordle_rl.web.server import Page, build_app
 from wordle_rl.words.lists import WordLists
 
@@ -48,7 +48,7 @@ def small_page(secret: str | None = None) -> Page:
     """A page of scripted players on seven words."""
     keys = ("entropy", "consistent", "hard", "broken")
     choices = {key: Choice(label=f"the {key} one", settings={"player": key}) for key in keys}
-    return Page(Choices({**choices, "mini": choices["consistent"]}, load), secret)
+    return Page({**choices, "mini": choices["consistent"]}, load, secret)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.helpers.run_folders import AFTER, BEFORE, Page, make_run, write_report
+from tests.helpers.run_folders import BEFORE, Page, make_run
 from wordle_rl.reports.page import make_page
 from wordle_rl.reports.run import read_run
 from wordle_rl.runs.files import StepLog, write_json
@@ -118,23 +118,12 @@ def test_all_games_are_there_for_the_filter(html):
     assert sleep[1][1][1] == ["", "", "no guess", "<None>"]
 
 
-def test_solvers_teacher_and_optimum_are_beside_runs_on_the_original_lists(tmp_path):
-    folder = make_run(tmp_path, digests={"words": load_words().digest},
-                      algorithm="distill", player="random_consistent_allowed")  # fmt: skip
-    page = page_of(folder)
-    assert "teacher: random allowed word that fits all clues" in page.text("th")
+def test_solvers_and_optimum_are_beside_runs_on_the_original_lists(tmp_path):
+    page = page_of(make_run(tmp_path, digests={"words": load_words().digest}))
+    assert "random allowed word that fits all clues" in page.text("th")
     assert "optimum (published, all 2,315 answers)" in page.text("th")
     unknown = make_run(tmp_path / "other")
     assert "optimum" not in " ".join(page_of(unknown).text("th"))
-
-
-def test_no_improvement_and_an_interval_around_zero_are_said(run):
-    write_report(run, "best", BEFORE, step=0)
-    prose = page_of(run).prose
-    assert "The best checkpoint is step 0, the start" in prose
-    assert "this run shows no improvement" in prose
-    write_report(run, "best", [AFTER[0], *BEFORE[1:]], step=40)
-    assert "contains 0, so whether wins differ is undecided." in page_of(run).prose
 
 
 def test_a_run_without_its_end_shows_what_it_has(run):
@@ -143,11 +132,6 @@ def test_a_run_without_its_end_shows_what_it_has(run):
     assert "summary.json is missing" in prose
     assert "The model wins 33.3 (6.1 to 79.2) % of test secrets before training." in prose
     assert "training step this run 0 33.3 (6.1 to 79.2) 10 33.3" in prose
-
-
-def test_equal_runs_have_equal_pages(html, run, monkeypatch):
-    monkeypatch.undo()
-    assert html_of(run) == html
 
 
 def test_runs_are_compared_secret_by_secret(tmp_path):

@@ -9,11 +9,8 @@ import torch
 from safetensors.torch import load_file
 
 from research.make_models import write_card, write_weights
-from tests.helpers import runs
 from tests.helpers.commands import SMALL_RUN, trained, training
-from wordle_rl.backends.torch.load import load_model
-from wordle_rl.policy.lineage import RECORD, stages_of
-from wordle_rl.policy.settings import ModelSettings
+from wordle_rl.policy.lineage import stages_of
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.folder import RunFolder
 
@@ -59,19 +56,3 @@ def test_the_record_names_the_embedded_model_of_each_stage(tmp_path: Path):  # r
     assert "| lexicon_clean | test | 6 | 50.0 % (20.0 to 80.0) | - | 7.00 | 10.0 % |" in card
     assert "No test secret was ever the secret of a training game" in " ".join(card.split())
     assert "license: mit" in card
-
-
-def test_of_a_run_with_lora_the_adapter_alone_is_embedded(tmp_path: Path) -> None:
-    (tmp_path / "runs").mkdir()
-    given = [*runs.settings(tmp_path, "sft"), "model.lora={rank: 4, alpha: 8}", "trainer.steps=1"]
-    _, run = runs.run(tmp_path / "runs", *given, "trainer.report=false")
-    folder = tmp_path / "smollm2_sft"
-    write_weights(RunFolder.open(run), folder)
-    files = {RECORD, "adapter_config.json", "adapter_model.safetensors"}
-    assert {path.name for path in folder.iterdir()} == files
-    assert same_in_bfloat16(run, folder, "adapter_model.safetensors")
-    settings = ModelSettings(
-        name="taught", path=str(folder), learning_rate=1.0, max_tokens=8, max_context=64
-    )
-    model, tokenizer = load_model(settings, precision="fp32", device="cpu")
-    assert model.peft_config["default"].r == 4 and len(tokenizer.inner) > 100

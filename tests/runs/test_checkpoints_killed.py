@@ -94,16 +94,6 @@ def test_a_kill_while_a_step_is_replaced_leaves_the_old_one(store, moment):
     assert newest(again) == (1, "old")
 
 
-def test_a_reader_leaves_a_half_written_checkpoint_alone(store):
-    def read_meanwhile(folder):
-        reader = CheckpointStore(store.folder, read_only=True)
-        assert reader.load_latest() is None
-        write("b")(folder)
-
-    store.save(1, read_meanwhile)
-    assert newest(store) == (1, "b")
-
-
 def test_files_reach_the_disk_before_the_checkpoint_gets_its_name(store, monkeypatch):
     synced, rename = [], Path.rename
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 import re
 import shlex
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -33,11 +31,10 @@ from tests.helpers.runs import (
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.paths import ROOT
 
-# Other processes may slow these.
-pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("quiet")]
-# Children start from a process that has imported everything, so that a start takes no seconds.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["wordle_rl.backends.torch.backend", "wordle_rl.commands.train"])
+# Other processes may slow these. In seconds and in one process: tests/training/test_resume.py.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("quiet")]
+
+Start = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture
@@ -50,11 +47,8 @@ def root(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-# -- signals --------------------------------------------------------------------------------------
-
-
 @pytest.fixture
-def started() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def started() -> Iterator[Start]:
     """Starts the training command, in a group of processes of its own as a terminal would."""
     processes: list[subprocess.Popen[str]] = []
 
@@ -77,18 +71,14 @@ def started() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 def read_to(process: subprocess.Popen[str], text: str) -> None:
     assert process.stdout is not None
-    for line in process.stdout:
-        if text in line:
-            return
-    raise AssertionError(f"the run ended without {text!r}")
+    assert any(text in line for line in process.stdout), f"the run ended without {text!r}"
 
 
-@pytest.mark.slow  # in seconds: test_resume.py, in one process
 @pytest.mark.parametrize(
     ("signum", "code", "devices"), [(signal.SIGINT, 130, 1), (signal.SIGTERM, 143, 2)]
 )
 def test_the_command_that_a_stopped_run_names_finishes_it(
-    signum, code, devices, tmp_path, root, started
+    signum, code, devices, tmp_path, root, started: Start
 ):
     given = settings(tmp_path, "grpo with a reference")
     process = started(*given, f"backend.devices={devices}", f"output_dir={root}")
@@ -104,10 +94,9 @@ def test_the_command_that_a_stopped_run_names_finishes_it(
     (assert_equal_runs if devices == 1 else assert_close_runs)(folder, unbroken)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds the processes in /proc")
 @pytest.mark.parametrize("first", [True, False])
-def test_when_one_of_two_processes_is_killed_the_other_ends(first, tmp_path, root, started):
+def test_when_one_of_two_processes_is_killed_the_other_ends(first, tmp_path, root, started: Start):
     given = [*settings(tmp_path, "sft"), "trainer.steps=10000", "backend.devices=2"]
     process = started(*given, f"output_dir={root}")
     read_to(process, "step 1 ")
@@ -120,22 +109,7 @@ def test_when_one_of_two_processes_is_killed_the_other_ends(first, tmp_path, roo
     assert process.returncode == (-signal.SIGKILL if first else 1)
     assert first or "error: process 1 ended with exit code -9" in err
     [folder] = root.iterdir()
-    assert newest_step(root) >= 0
     resume(folder, f"trainer.steps={newest_step(root) + 1}", "backend.devices=1")
-
-
-# -- kill -9 --------------------------------------------------------------------------------------
-
-
-def train_apart(root: Path, given: list[str], temporary: Path) -> None:
-    """In a process of its own: go on with the run in root, or start one."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1), os.dup2(nowhere, 2)
-    tempfile.tempdir = os.environ["TMPDIR"] = str(temporary)
-    if folders := list(root.iterdir()):
-        resume(*folders)
-    else:
-        run(root, *given)
 
 
 def newest_step(root: Path) -> int:
@@ -155,39 +129,23 @@ def whole_lines(root: Path) -> list[str]:
     return [line for text in texts for line in text.splitlines(keepends=True) if line[-1] == "\n"]
 
 
-def number_of_file(root: Path) -> int | None:
-    """Of the metrics on the disk; another one once a resumed run has cut them back."""
-    return next((path.stat().st_ino for path in root.glob("*/metrics.jsonl")), None)
-
-
-def kill_after(steps: int, delay: float, root: Path, *task: object) -> None:
-    """Go on with the run until it has logged this many steps, wait for some seconds, kill it."""
-    kept, before = newest_step(root), number_of_file(root)
-    process = PROCESSES.Process(target=train_apart, args=(root, *task))
-    process.start()
-    while steps and (number_of_file(root) == before or len(whole_lines(root)) <= kept + steps):
-        assert process.is_alive(), "the run ended before it was killed"
-        time.sleep(0.01)
-    time.sleep(delay)
-    process.kill()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-
-
-@pytest.mark.parametrize(
-    "kills", [pytest.param(n, id=str(n), marks=pytest.mark.slow) for n in (1, 10)]
-)
-def test_killed_at_random_moments_a_run_equals_one_that_was_not(kills, tmp_path, root):  # row 22
+@pytest.mark.parametrize("kills", [1, 10])
+def test_killed_at_random_moments_a_run_equals_one_that_was_not(
+    kills, tmp_path, root, started: Start
+):  # row 22
     given = [*settings(tmp_path, "grpo with a reference"), f"trainer.steps={5 * kills}"]
     (tmp_path / "runs").mkdir()
-    (tmp_path / "temporary").mkdir()
     _, unbroken = run(tmp_path / "runs", *given)
-    usual = statistics.median(m["time/step"] for m in metrics_of(unbroken)[1:])
     chance = random.Random(3)
     for number in range(kills):
         kept, logged = newest_step(root), whole_lines(root)
-        steps = 2 if number == 0 else chance.choice([0, 1, 3])
-        kill_after(steps, chance.uniform(0.0, 2 * usual), root, given, tmp_path / "temporary")
+        again = [f"resume={folder}" for folder in root.iterdir()]
+        process = started(*(again or [*given, f"output_dir={root}"]))
+        steps = 2 if number == 0 else chance.choice([1, 3])
+        read_to(process, f"step {kept + steps} ")
+        time.sleep(chance.uniform(0.0, 0.3))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
         # It went on from the newest checkpoint: what was logged up to there stays as it was.
         assert whole_lines(root)[: kept + 1] == logged[: kept + 1]
         assert newest_step(root) >= kept + steps - 2  # every second step is kept
@@ -195,4 +153,3 @@ def test_killed_at_random_moments_a_run_equals_one_that_was_not(kills, tmp_path,
     resume(folder)
     assert [m["step"] for m in metrics_of(folder)] == list(range(5 * kills + 1))
     assert_equal_runs(folder, unbroken)
-    assert list((tmp_path / "temporary").iterdir()) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import lzma
 import shutil
 from pathlib import Path
@@ -11,9 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.helpers.studies import plan_of, states, stored, work
+from tests.helpers.studies import states, stored, work
 from wordle_rl.sweeps import run
-from wordle_rl.sweeps.results import write_record
 
 NODE = {
     "params": {"seed": "choice(0, 1)"},
@@ -97,26 +95,14 @@ def read_games(root: Path) -> pd.DataFrame:
     return pd.read_csv(io.StringIO(lzma.decompress(packed).decode()), dtype={"arm": str})
 
 
-def test_a_password_is_in_no_file(tmp_path, monkeypatch):
-    url = "postgresql://me:s3cret@host/db"
-    monkeypatch.setattr("sys.argv", ["train.py", "-m", f"hydra.sweeper.storage={url}", "x=1,2"])
-    (tmp_path / "study").mkdir()
-    write_record(plan_of(tmp_path, storage=url))
-    text = (tmp_path / "study" / "study.json").read_text()
-    assert "s3cret" not in text and json.loads(text)["command"] == ["train.py", "-m", "x=1,2"]
-
-
 def test_a_study_ends_with_its_arms_and_the_shipped_verdicts_beside_its_own(
     root, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(run, "ROOT", tmp_path)
     copy_files(root, tmp_path / "sweeps")
     run.print_verdicts(root / "study")
-    arms, verdicts = capsys.readouterr().out.strip().split("\n\n")
-    titles, low, high = arms.splitlines()
-    assert titles.split("  ")[0] == "arm" and low.startswith("low") and "49.5 ±" in high
-    title, row, *_ = verdicts.splitlines()
+    title, row, *_ = capsys.readouterr().out.strip().splitlines()
     assert title.split() == ["comparison", "here", "shipped"]
     assert row.startswith("high, too against low") and row.count("better, +40.00") == 2
     run.print_verdicts(tmp_path / "sweeps" / "study")
-    assert capsys.readouterr().out.split("\n\n")[-1].split()[:2] == ["comparison", "here"]
+    assert capsys.readouterr().out.split()[:2] == ["comparison", "here"]

@@ -48,15 +48,6 @@ def spread_of(means: list[float]) -> Spread:
     return spread
 
 
-def test_only_common_seeds_and_secrets_count():
-    one = {(0, "crane"): 1.0, (1, "crane"): 1.0, (0, "slate"): 0.0, (2, "crane"): 1.0}
-    other = {(0, "crane"): 0.0, (1, "crane"): 1.0, (1, "slate"): 1.0}
-    spread = compare_cells(one, other)
-    assert spread is not None
-    assert (spread.mean, spread.seeds, spread.secrets) == (0.5, 2, 1)
-    assert compare_cells(one, {(0, "crane"): 0.0}) is None, "one seed has no spread"
-
-
 def test_intervals_hold_the_truth_as_often_as_they_say():
     rng, held, tries = np.random.default_rng(0), 0, 100
     for _ in range(tries):
@@ -70,23 +61,6 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
         # The interval of judge, which is slower: statsmodels collects garbage in each correction.
         held += abs(spread.mean - 0.03) < t.ppf(0.975, spread.freedom) * spread.error
     assert held >= 88  # 95 of 100 on average; fewer than 88 have a chance of 1 in 500
-
-
-def test_the_correction_of_holm_leaves_each_comparison_its_level():
-    means = {"clear": [0.10, 0.11, 0.12, 0.11], "close": [0.01, 0.05, 0.03, 0.04],
-             "none": [0.02, -0.03, 0.01, -0.01]}  # fmt: skip
-    spreads = {name: spread_of(values) for name, values in means.items()}
-    effects = {effect.name: effect for effect in find_verdicts(spreads, WINS, margin=0.5)}
-    alone = {
-        name: find_verdicts({name: spread}, WINS, margin=0.5)[0] for name, spread in spreads.items()
-    }
-    assert effects["clear"].p == pytest.approx(3 * alone["clear"].p)
-    assert effects["close"].p == pytest.approx(2 * alone["close"].p)
-    assert alone["close"].verdict == "better" and effects["close"].verdict == "undecided"
-    assert effects["close"].low < 0.0 < alone["close"].low
-    # An interval holds 0 exactly when the comparison is not decided.
-    for effect in effects.values():
-        assert (effect.low > 0 or effect.high < 0) == (effect.verdict in ("better", "worse"))
 
 
 def test_verdicts_are_better_worse_equal_or_undecided():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -106,32 +105,6 @@ def test_chances_of_a_turn_are_those_behind_the_conversation_so_far(micro):
         [expected] = plain_scores(model, prompt, [answer])
         assert chances.untried + chances.other + sum(chances.words.values()) == pytest.approx(1.0)
         assert chances.words[turn.guess] == pytest.approx(expected, rel=1e-3)
-
-
-def test_letters_add_up_the_words(micro):
-    _, chances = micro.ask(BOARDS["two guesses"])
-    assert chances is not None
-    found = sum(chances.words.values())
-    for place, letters in enumerate(chances.letters):
-        assert found - 1e-6 <= sum(letters.values()) <= found + chances.untried + 1e-6
-        letter, chance = next(iter(letters.items()))
-        same = [c for word, c in chances.words.items() if word[place] == letter]
-        assert math.fsum(same) - 1e-6 <= chance <= math.fsum(same) + chances.untried + 1e-6
-        assert chance == max(letters.values())
-
-
-def test_a_search_that_was_cut_short_says_so_and_promises_nothing_more(micro):
-    player = player_of(micro)
-    words = micro.knowledge.words.allowed[::25]
-    tree = AnswerTree.grow(zip(words, answers_of(player, words), strict=True))
-    prompt = player.form.opening(State())
-    whole = find_likeliest(player.engine, prompt, tree)
-    for cut in (
-        find_likeliest(player.engine, prompt, tree, most=5),
-        find_likeliest(player.engine, prompt, tree, stop=lambda: True),
-    ):
-        assert not cut.exact and cut.untried > whole.untried
-        assert sum(cut.words.values()) + cut.untried >= sum(whole.words.values()) - 1e-6
 
 
 def test_a_model_that_thinks_is_asked_behind_its_thought(micro):

@@ -9,10 +9,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.helpers.web_page import ANSWERS, load, small_page
-from wordle_rl.commands.play import play
 from wordle_rl.game.rules import marks
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.web.opponent import Choices, list_choices
+from wordle_rl.web.opponent import list_choices
 from wordle_rl.web.server import Page, build_app, serve
 
 
@@ -49,17 +48,6 @@ def test_a_person_plays_to_a_win_and_sees_the_others_letters_then(browser):
     assert (last["over"], last["won"], last["secret"]) == (True, True, "mound")
     assert last["theirs"][0]["guess"] == "salet" and last["they_won"]
     assert browser.error("guess", game=begun["game"], guess="slate") == "this game is over"
-
-
-def test_a_game_is_lost_after_six_guesses_or_given_up(browser):
-    begun = browser.ask("new", player="consistent")
-    for number in range(6):
-        shown = browser.ask("guess", game=begun["game"], guess="slate")
-        assert shown["over"] is (number == 5)
-    assert not shown["won"] and shown["secret"] == "mound"
-    later = browser.ask("new", player="consistent")["game"]  # on a secret by chance
-    given_up = browser.ask("guess", game=later, guess=None)
-    assert given_up["over"] and not given_up["won"] and given_up["secret"] in ANSWERS
 
 
 def test_a_word_against_the_rules_uses_no_turn(browser):
@@ -120,24 +108,9 @@ def test_a_run_comes_first_and_is_compared_with_its_start(tmp_path):
     run = RunFolder.create(tmp_path, "one")
     choices = list_choices(model=None, player=None, run=run, checkpoint="last")
     assert list(choices)[:2] == ["last of the run", "start of the run"]
-    (run.checkpoints / "step_000010").mkdir(parents=True)
-    assert choices["last of the run"].version() == run.checkpoints / "step_000010"
-    browser = TestClient(build_app(Page(Choices(choices, load))), base_url="http://localhost")
+    browser = TestClient(build_app(Page(choices, load)), base_url="http://localhost")
     assert browser.post("/api/about", json={}).json()["rival"] == "start of the run"
     without = {"run": None, "checkpoint": "best"}
     assert next(iter(list_choices(model=None, player=None, **without))) == "mini"
     assert next(iter(list_choices(model="tiny", player=None, **without))) == "tiny"
     assert next(iter(list_choices(model=None, player="random", **without))) == "random"
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"model": "mini", "player": "random"}, "give one of --model, --run and --player"),
-        ({"player": "nobody"}, "--player"),
-        ({"player": "random", "secret": "xxxx"}, "the secret must have five letters"),
-    ],
-)
-def test_a_wrong_option_is_named(options, said):
-    with pytest.raises(ValueError, match=said):
-        play(**options)

@@ -21,7 +21,7 @@ from wordle_rl.training.experiment import LoggerSettings
 
 
 class LightningReporter:
-    """Passes metrics, texts, tables and histograms to Lightning's loggers."""
+    """Passes metrics, texts and histograms to Lightning's loggers."""
 
     def __init__(self, loggers: list[Logger]) -> None:
         self._loggers = loggers
@@ -36,13 +36,6 @@ class LightningReporter:
                 logger.experiment.add_text(tag, markdown, step)
             elif isinstance(logger, WandbLogger):
                 logger.log_text(tag, columns=["games"], data=[[markdown]], step=step)
-
-    def table(self, tag: str, rows: list[dict[str, Any]], step: int) -> None:
-        import pandas as pd
-
-        table = pd.DataFrame(rows).fillna(0.0)  # for a part that a game's reward lacks
-        shown = table.to_string(index=False, float_format="%.2f")
-        self.text(tag, f"```\n{shown}\n```", step)
 
     def histogram(self, tag: str, values: Sequence[float], step: int) -> None:
         for logger in self._loggers:

@@ -7,7 +7,7 @@ run fit together. Nothing here imports torch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -46,8 +46,8 @@ from wordle_rl.rollouts.settings import Recipe, RolloutSettings
 from wordle_rl.rollouts.teacher import TeacherSettings
 from wordle_rl.runs.instantiate import (
     ConfigError,
+    Seed,
     check_choice,
-    check_seed,
     check_type,
     instantiate,
     option_of,
@@ -69,7 +69,6 @@ PLAYERS: dict[str, Callable[[Knowledge], Player]] = {  # players for algorithms 
     "entropy": GreedyEntropy,
     "entropy_allowed": lambda k: GreedyEntropy(k, opener=None, candidates="allowed"),
 }
-Rule = tuple[object, str]  # whether something does not fit, and the message that says so
 
 
 def resolve(cfg: DictConfig) -> dict[str, Any]:
@@ -87,27 +86,30 @@ def resolve(cfg: DictConfig) -> dict[str, Any]:
 
 def check_keys(config: Mapping[str, Any], keys: set[str]) -> None:
     """Raise ConfigError unless a config has exactly these keys."""
-    unknown, missing = sorted(set(config) - keys), sorted(keys - set(config))
-    has = ", ".join(sorted(keys))
-    if unknown:
-        raise ConfigError(f"there is no setting {', '.join(unknown)}; the settings are {has}")
-    if missing:
-        raise ConfigError(f"{', '.join(missing)} must be given: the config needs every part")
+    unknown, missing = ", ".join(sorted(set(config) - keys)), ", ".join(sorted(keys - set(config)))
+    refuse(unknown, f"there is no setting {unknown}; the settings are {', '.join(sorted(keys))}")
+    refuse(missing, f"{missing} must be given: the config needs every part")
+
+
+def refuse(wrong: object, message: str) -> None:
+    """Raise ConfigError with a message if something is wrong."""
+    if wrong:
+        raise ConfigError(message)
 
 
 def build_experiment(config: dict[str, Any]) -> Experiment:
     """Build and check everything that needs no model. Raises ValueError in one line."""
     check_keys(config, KEYS)
-    for name, kind in {"name": str, "output_dir": str, "seed": int, "allow_mismatch": bool}.items():
+    kinds = {"name": str, "output_dir": str, "seed": Seed, "allow_mismatch": bool}
+    for name, kind in kinds.items():
         check_type(name, config[name], kind)
-    check_seed("seed", config["seed"])
     model: ModelSettings = instantiate("model", config["model"], ModelSettings)
     backend = build_backend_settings(config["backend"], model)
     settings: WordSettings = instantiate("words", config["words"], WordSettings)
     words, splits = settings.load()
     recipe, data = _build_recipe(config, settings, words, splits, model, backend)
     trainer: TrainerSettings = instantiate("trainer", config["trainer"], TrainerSettings)
-    _refuse(_rules_of_a_recipe(recipe, splits, trainer))
+    _check_recipe(recipe, splits, trainer)
     if trainer.epochs is not None:  # of the rows of data=, or else of the training secrets
         count = len(recipe.secrets) if data is None else data.rows
         steps = math.ceil(trainer.epochs * count / recipe.rollout.groups)
@@ -160,10 +162,12 @@ def _build_recipe(
     rollout.check(algorithm)
     if algorithm.imitates is None:
         sampling.check_trainable()
-    _refuse(_rules_of_a_step(algorithm, rollout, backend, sampling, model))
+    _check_step(algorithm, rollout, backend, sampling, model)
     data = _build_data(config, words, splits, rules, algorithm)
-    if data is not None:
-        _refuse(_rules_of_data(data, algorithm, rollout, earlier))
+    if data is not None and data.dialogues is not None:
+        _check_dialogues(data.name, algorithm, rollout)
+    elif data is not None:
+        refuse(earlier, "history must be none with data=<file>, whose rows say where games begin")
     check_secrets(settings.protocol, words, splits, model.location)
     style = build_style(config, rules)
     if not config["allow_mismatch"]:
@@ -192,86 +196,81 @@ def _build_recipe(
 # -- what must fit together -----------------------------------------------------------------------
 
 
-def _refuse(rules: Iterator[Rule]) -> None:
-    """Raise ConfigError with the message of the first rule that is broken."""
-    for broken, message in rules:
-        if broken:
-            raise ConfigError(message)
-
-
-def _rules_of_a_step(
+def _check_step(
     algorithm: Algorithm,
     rollout: RolloutSettings,
     backend: BackendSettings,
     sampling: Sampling,
     model: ModelSettings,
-) -> Iterator[Rule]:
-    count, groups = backend.processes, rollout.groups
+) -> None:
+    count, groups, taught = backend.processes, rollout.groups, algorithm.imitates
     number = "backend.devices" if backend.devices > 1 else "WORLD_SIZE"
-    most = f"algorithm.minibatches must be at most rollout.groups={groups}, because groups are not"
-    yield algorithm.minibatches > groups, f"{most} split, not {algorithm.minibatches}"
-    multiple = f"rollout.groups must be a multiple of {number}={count}, so that each process has"
-    yield groups % count, f"{multiple} the same number of groups, not {groups}"
-    taught = algorithm.imitates
-    yield (
+    refuse(
+        algorithm.minibatches > groups,
+        f"algorithm.minibatches must be at most rollout.groups={groups}, because groups are not "
+        f"split, not {algorithm.minibatches}",
+    )
+    refuse(
+        groups % count,
+        f"rollout.groups must be a multiple of {number}={count}, so that each process has the same "
+        f"number of groups, not {groups}",
+    )
+    refuse(
         taught is not None and taught.on_policy and sampling.grammar is None,
         "algorithm.on_policy=true needs sampling.grammar=words, so that every answer of the model "
         "is a word that the player can teach",
     )
-    yield (
+    refuse(
         sampling.grammar is not None and rollout.engine != "own",
         "sampling.grammar must be null with rollout.engine=vllm, which draws without it",
     )
-    yield (
+    refuse(
         sampling.max_tokens >= model.max_context,
         f"sampling.max_tokens must be below model.max_context={model.max_context}, which must "
         f"hold a whole game, not {sampling.max_tokens}",
     )
 
 
-def _rules_of_data(
-    data: TrainingData, algorithm: Algorithm, rollout: RolloutSettings, history: History | None
-) -> Iterator[Rule]:
-    if data.dialogues is None:
-        yield history, "history must be none with data=<file>, whose rows say where games begin"
-        return
-    taught, learn = algorithm.imitates, f"to learn the answers of data={data.name}, not"
+def _check_dialogues(file: str, algorithm: Algorithm, rollout: RolloutSettings) -> None:
+    taught, learn = algorithm.imitates, f"to learn the answers of data={file}, not"
     given = taught is not None and not taught.choices and not taught.slips
     count = rollout.num_generations
-    yield not given, f"algorithm must be sft {learn} {option_of(algorithm)}"
-    yield rollout.kind != "game", f"rollout must be game {learn} {rollout.kind}"
-    yield count != 1, f"num_generations must be 1 {learn} {count}"
-    yield rollout.form == "tool", f"rollout.form must be conversation or fresh {learn} tool"
+    refuse(not given, f"algorithm must be sft {learn} {option_of(algorithm)}")
+    refuse(rollout.kind != "game", f"rollout must be game {learn} {rollout.kind}")
+    refuse(count != 1, f"num_generations must be 1 {learn} {count}")
+    refuse(rollout.form == "tool", f"rollout.form must be conversation or fresh {learn} tool")
 
 
-def _rules_of_a_recipe(recipe: Recipe, splits: Splits, trainer: TrainerSettings) -> Iterator[Rule]:
-    yield from _rules_of_thoughts(recipe.rewards, recipe.style, "reward")
-    yield len(splits.val) < 2, "words.val must hold out 2 secrets or more to choose a checkpoint"
+def _check_recipe(recipe: Recipe, splits: Splits, trainer: TrainerSettings) -> None:
+    _check_thoughts(recipe.rewards, recipe.style, "reward")
+    refuse(len(splits.val) < 2, "words.val must hold out 2 secrets or more to choose a checkpoint")
     taught = recipe.algorithm.imitates
     if recipe.teacher is not None and taught is not None:
-        secrets = {*recipe.secrets, *recipe.allowed_secrets}
-        yield (
-            not taught.player.endswith("_allowed") and secrets - {*recipe.words.answers},
+        others = {*recipe.secrets, *recipe.allowed_secrets} - {*recipe.words.answers}
+        refuse(
+            not taught.player.endswith("_allowed") and others,
             "algorithm.player must be random_consistent_allowed where any allowed word can be the "
             f"secret, not {taught.player}, which finds answers alone",
         )
-    yield (
+    refuse(
         trainer.epochs is not None and recipe.allowed_share,
         "trainer.epochs must be null with words.allowed_share, whose words have no epoch: set "
         "trainer.steps",
     )
     most, turns = trainer.validation_history, recipe.rules.max_turns
-    below = f"trainer.validation_history must be 0 to below rules.max_turns={turns}"
-    yield most >= turns, f"{below}, so that a turn is left to play, not {most}"
+    refuse(
+        most >= turns,
+        f"trainer.validation_history must be 0 to below rules.max_turns={turns}, so that a turn is "
+        f"left to play, not {most}",
+    )
 
 
-def _rules_of_thoughts(rewards: RewardSet, style: PromptStyle, where: str) -> Iterator[Rule]:
+def _check_thoughts(rewards: RewardSet, style: PromptStyle, where: str) -> None:
     """Rewards may want think blocks, which the prompt must ask for."""
     for name, part in rewards.components.items():
-        yield (
+        refuse(
             isinstance(part, Format) and part.think and not style.think,
-            f"{where}.components.{name}.think=true needs a prompt that asks for thoughts: set "
-            "prompt.think=true",
+            f"{where}.components.{name}.think=true needs prompt.think=true, which asks for them",
         )
 
 
@@ -283,16 +282,16 @@ def build_backend_settings(node: Any, model: ModelSettings) -> BackendSettings:
     kinds = {kind.name: kind.__name__ for kind in (LightningSettings, MlxSettings)}
     target = node.get("_target_") if isinstance(node, Mapping) else None
     # Check this first, because such a model brings settings that fit no other backend.
-    if model.backend is not None and not str(target).endswith(f".{kinds[model.backend]}"):
-        raise ConfigError(
-            f"model={model.name} needs backend={model.backend}: leave backend= out to get it"
-        )
+    refuse(
+        model.backend is not None and not str(target).endswith(f".{kinds[model.backend]}"),
+        f"model={model.name} needs backend={model.backend}: leave backend= out to get it",
+    )
     backend = instantiate("backend", node, BackendSettings)
-    if model.quantize is not None and backend.name == MlxSettings.name:
-        raise ConfigError(
-            f"model.quantize must be null with backend=mlx, not {model.quantize}: give the folder "
-            "of a model that mlx_lm.convert -q quantised"
-        )
+    refuse(
+        model.quantize is not None and backend.name == MlxSettings.name,
+        f"model.quantize must be null with backend=mlx, not {model.quantize}: give the folder of a "
+        "model that mlx_lm.convert -q quantised",
+    )
     return backend
 
 
@@ -305,18 +304,18 @@ def build_history(node: Any, knowledge: Knowledge, rules: Rules) -> History | No
     """Build where training games begin. None means the empty board."""
     settings: HistorySettings = instantiate("history", node, HistorySettings)
     check_choice("history.player", settings.player, tuple(PLAYERS))
-    if settings.most >= rules.max_turns:
-        raise ConfigError(
-            f"history.most must be below rules.max_turns={rules.max_turns}, so that a turn is left "
-            f"to play, not {settings.most}"
-        )
+    refuse(
+        settings.most >= rules.max_turns,
+        f"history.most must be below rules.max_turns={rules.max_turns}, so that a turn is left to "
+        f"play, not {settings.most}",
+    )
     if settings.most == 0:
         return None
-    if rules.hard_mode and settings.player.startswith("entropy"):
-        raise ConfigError(
-            f"history.player={settings.player} ignores clues, which rules.hard_mode=true forbids: "
-            "choose another player"
-        )
+    refuse(
+        rules.hard_mode and settings.player.startswith("entropy"),
+        f"history.player={settings.player} ignores clues, which rules.hard_mode=true forbids: "
+        "choose another player",
+    )
     player, stand_in = PLAYERS[settings.player](knowledge), RandomConsistent(knowledge, "allowed")
     return History(least=settings.least, most=settings.most, player=player, stand_in=stand_in)
 
@@ -330,15 +329,15 @@ def build_teacher(
         return None
     check_choice("algorithm.player", wanted.player, tuple(PLAYERS))
     player, length = PLAYERS[wanted.player](knowledge), wanted.reasoning
-    if wanted.choices and not isinstance(player, Teacher):
-        raise ConfigError(
-            f"algorithm.targets=distribution needs a player that chooses among guesses, "
-            f"random_consistent or random_consistent_allowed, not {wanted.player}"
-        )
-    if length != "none" and not style.think:
-        raise ConfigError(
-            f"algorithm.reasoning={length} needs a prompt that asks for it: set prompt.think=true"
-        )
+    refuse(
+        wanted.choices and not isinstance(player, Teacher),
+        "algorithm.targets=distribution needs a player that chooses among guesses, "
+        f"random_consistent or random_consistent_allowed, not {wanted.player}",
+    )
+    refuse(
+        length != "none" and not style.think,
+        f"algorithm.reasoning={length} needs a prompt that asks for it: set prompt.think=true",
+    )
     pool: Literal["answers", "allowed"]
     pool = "allowed" if wanted.player.endswith("_allowed") else "answers"
     return TeacherSettings(
@@ -359,18 +358,20 @@ def _build_servers(
     servers: ServerSettings = instantiate("vllm", node, ServerSettings)
     if rollout.engine == "own":
         return None
-    if backend.name != LightningSettings.name:
-        raise ConfigError(f"rollout.engine=vllm needs backend=lightning, not {backend.name}")
-    if model.lora is None and not model.is_adapter:
-        raise ConfigError(
-            "rollout.engine=vllm needs an adapter, which the servers load after each update: set "
-            "model.lora={rank: 16}"
-        )
-    if backend.processes > 1:
-        raise ConfigError(
-            "rollout.engine=vllm trains in one process, for any number of servers in vllm.urls: "
-            f"backend.devices must be 1, and torchrun left out, not {backend.processes} processes"
-        )
+    refuse(
+        backend.name != LightningSettings.name,
+        f"rollout.engine=vllm needs backend=lightning, not {backend.name}",
+    )
+    refuse(
+        model.lora is None and not model.is_adapter,
+        "rollout.engine=vllm needs an adapter, which the servers load after each update: set "
+        "model.lora={rank: 16}",
+    )
+    refuse(
+        backend.processes > 1,
+        "rollout.engine=vllm trains in one process, for any number of servers in vllm.urls: "
+        f"backend.devices must be 1, and torchrun left out, not {backend.processes} processes",
+    )
     return servers
 
 
@@ -381,7 +382,7 @@ def _build_curriculum(
     node, where = config["curriculum"], "curriculum.first"
     if isinstance(node, Mapping) and "first" in node:
         first = build_reward_set(node["first"], knowledge, recipe.rollout.form, where)
-        _refuse(_rules_of_thoughts(first, recipe.style, where))
+        _check_thoughts(first, recipe.style, where)
         node = {**node, "first": first}
     # With data=, an epoch has a group for each row.
     secrets = recipe.secrets if recipe.states is None else tuple(recipe.states.secrets)
@@ -389,17 +390,16 @@ def _build_curriculum(
         "curriculum", node, Curriculum,
         rewards=recipe.rewards, secrets=secrets, groups=recipe.rollout.groups,
     )  # fmt: skip
-    if recipe.algorithm.imitates is not None and type(chosen) is not Curriculum:
-        raise ConfigError(
-            "curriculum must be none with an algorithm that imitates a player, because its games "
-            f"have no rewards, not {option_of(chosen)}"
-        )
-    if chosen.needs_whole_games and not recipe.rollout.finishes:
-        raise ConfigError(
-            f"curriculum={option_of(chosen)} depends on how games end, but "
-            f"rollout={recipe.rollout.kind} leaves them earlier: use rollout=game or "
-            "rollout=best_of"
-        )
+    refuse(
+        recipe.algorithm.imitates is not None and type(chosen) is not Curriculum,
+        "curriculum must be none with an algorithm that imitates a player, because its games have "
+        f"no rewards, not {option_of(chosen)}",
+    )
+    refuse(
+        chosen.needs_whole_games and not recipe.rollout.finishes,
+        f"curriculum={option_of(chosen)} depends on how games end, but rollout="
+        f"{recipe.rollout.kind} leaves them earlier: use rollout=game or rollout=best_of",
+    )
     chosen.plan()  # raises now if its first rewards are wrong
     return chosen
 
@@ -412,16 +412,12 @@ def _build_data(
     if settings.path is None:
         return None
     chosen = config["words"]
-    if chosen.get("allowed_share") or chosen.get("train") is not None:
-        raise ConfigError(
-            "words.allowed_share must be 0 and words.train null with data=<file>, which has the "
-            "secrets"
-        )
-    return load_data(
-        settings,
-        words,
-        rules,
-        () if chosen.get("protocol") == "all" else (*splits.val, *splits.test),
-        imitates=algorithm.imitates is not None,
-        cache=cache_folder() / "datasets",
+    refuse(
+        chosen.get("allowed_share") or chosen.get("train") is not None,
+        "words.allowed_share must be 0 and words.train null with data=<file>, which has secrets",
     )
+    held_out = () if chosen.get("protocol") == "all" else (*splits.val, *splits.test)
+    return load_data(
+        settings, words, rules, held_out,
+        imitates=algorithm.imitates is not None, cache=cache_folder() / "datasets",
+    )  # fmt: skip

@@ -25,8 +25,7 @@ _STUDY = {"-m", "--multirun"}
 def run_composed(name: str) -> None:
     """Run the command of a config, TRAIN or EVAL, with the arguments in sys.argv.
 
-    Of the processes that torchrun starts, only the first one reads them. Each worker of a study is
-    a process of its own, however it was started.
+    Of torchrun's processes only the first one reads them, but each worker of a study does.
     """
     with whole_command():
         given = set(sys.argv[1:])

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from wordle_rl.runs.instantiate import ConfigError, check_range
+from wordle_rl.runs.instantiate import ConfigError
 
 if TYPE_CHECKING:
     from wordle_rl.training.experiment import Experiment
 
 Mode = Literal["rl", "sft"]
-_MOST = 10_000_000  # states or games
 _OTHERS = ("seed", "data", "data.path", "data.split")  # make no sense here
 _DEFAULTS = {  # by mode: choices that the command line may overrule
     "rl": ("experiment=none", "model=untrained", "history=upto4"),
@@ -30,7 +29,7 @@ def data(
     output: Annotated[
         Path | None, typer.Option(help="a .jsonl or .parquet; default: outputs/data/<mode>.jsonl")
     ] = None,
-    count: Annotated[int, typer.Option(help="states or games")] = 1000,
+    count: Annotated[int, typer.Option(min=1, max=10_000_000, help="states or games")] = 1000,
     seed: Annotated[int, typer.Option(help="of every draw")] = 0,
     split: Annotated[
         Literal["train", "val", "test", "all"], typer.Option(help="which secrets")
@@ -48,7 +47,6 @@ def data(
     from wordle_rl.runs.files import file_digest
     from wordle_rl.runs.tables import FORMATS, write_table
 
-    check_range("count", count, 1, _MOST)
     path = output or Path("outputs") / "data" / f"{mode}.jsonl"
     form = path.suffix.removeprefix(".")
     if form not in FORMATS:

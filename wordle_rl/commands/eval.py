@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from omegaconf import DictConfig
@@ -20,7 +19,7 @@ from wordle_rl.commands.eval_players import (
     enter,
     read_settings,
 )
-from wordle_rl.evaluation.boards import boards_side_by_side
+from wordle_rl.evaluation.boards import boards_side_by_side, columns, shows_colours
 from wordle_rl.evaluation.summary import game_record, summarise
 from wordle_rl.evaluation.tables import report_table
 from wordle_rl.game.rules import Game
@@ -30,7 +29,6 @@ from wordle_rl.runs.errors import fail, user_errors
 from wordle_rl.runs.files import json_bytes, plain, write_bytes, write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.runs.terminal import columns, shows_colours
 from wordle_rl.training.progress import GameCount, announce
 
 
@@ -46,8 +44,6 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         print(f"evaluation of {who} on {many}", flush=True)
         players, computing = build_players(config, tournament)
         own = players[0].name
-        if (word := settings.opener) is not None and settings.player != "entropy":
-            players = [replace(p, name=f"{p.name} after {word}", opener=word) for p in players]
         if settings.compare:
             rewards = build_reward_set(config["reward"], knowledge)
             solvers = [solver for solver in build_solvers(knowledge) if solver.name != own]
@@ -100,10 +96,8 @@ def play_all(player: LoadedPlayer) -> tuple[dict[str, Any], list[Game]]:
 
 
 def choose_games(games: Sequence[Game], count: int) -> list[Game]:
-    """The games to show: one of a secret, in their order, and up to half of them lost."""
-    lost = {game.secret: game for game in reversed(games) if not game.won}
+    """The games to show: the first on each secret, half of them lost as far as there are any."""
     first = {game.secret: game for game in reversed(games)}
-    shown = [game for game in games if lost.get(game.secret) is game][: count // 2]
-    seen = {game.secret for game in shown}
-    rest = [g for g in games if first[g.secret] is g and g.secret not in seen]
-    return shown + rest[: count - len(shown)]
+    every = [game for game in games if first[game.secret] is game]
+    lost = [game for game in every if not game.won][: count // 2]
+    return lost + [game for game in every if game not in lost][: count - len(lost)]

@@ -8,13 +8,12 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from omegaconf import DictConfig, open_dict
 
@@ -30,16 +29,14 @@ from wordle_rl.commands.build import (
 from wordle_rl.commands.resume import (
     adopt,
     check_match,
-    check_secrets,
     describe_untaught_prompt,
     list_keys,
     read_saved_config,
 )
-from wordle_rl.evaluation.regret import Regret
+from wordle_rl.evaluation.regret import Regret, best_player
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import (
-    GreedyEntropy,
     Player,
     RandomConsistent,
     RandomWord,
@@ -52,7 +49,7 @@ from wordle_rl.policy.settings import MAIN, UNTRAINED, ModelSettings
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.scoring import RewardSet, build_reward_set
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import FORMS, build_form, check_room
+from wordle_rl.rollouts.forms import build_form, check_room
 from wordle_rl.rollouts.history import fixed_states
 from wordle_rl.rollouts.play import ModelPlayer, check_grammar, new_games, play
 from wordle_rl.rollouts.play import Player as Seated
@@ -62,13 +59,11 @@ from wordle_rl.runs.config import compose_config
 from wordle_rl.runs.folder import RunFolder, find_run
 from wordle_rl.runs.instantiate import (
     MOST,
-    MOST_GAMES,
-    MOST_SAMPLES,
     ConfigError,
-    check_above_zero,
+    Count,
+    Seed,
+    Within,
     check_choice,
-    check_range,
-    check_seed,
     instantiate,
 )
 from wordle_rl.runs.paths import ROOT
@@ -78,7 +73,6 @@ from wordle_rl.words.splits import Splits, WordSettings
 
 _GAMES_AT_ONCE = 512
 _MOST_ALLOWED = 15_000  # up to so many allowed words, entropy over all of them is cheap enough
-_MOST_SHOTS = 100
 _FOR_TRAINING = {"optim", "rollout", "num_generations"}  # a model's file may choose these
 _FROM_RUN = ("model", "prompt", "reward", "words", "rules")  # taken from a run unless overridden
 _PARTS = {"model", "backend", "prompt", "reward", "words", "rules", "sampling", "history"}
@@ -91,22 +85,19 @@ class EvalSettings:
     run: str | None = None
     checkpoint: str = "best"
     player: str | None = None
-    form: str = "conversation"
+    form: Literal["conversation", "fresh", "tool"] = "conversation"
     allow_mismatch: bool = False
-    opener: str | None = None
     compare: bool = True
-    shots: int = 0
-    samples: int = 1
-    limit: int | None = None
-    time_limit: float | None = None
-    show: int = 4
-    seed: int = 0
+    shots: Annotated[int, Within(0, 100)] = 0
+    samples: Annotated[int, Within(1, 10_000)] = 1
+    limit: Count | None = None
+    time_limit: Annotated[float, Within(0, MOST, "(]")] | None = None  # seconds of a game
+    show: Annotated[int, Within(0, MOST)] = 4
+    seed: Seed = 0
     output_dir: str = "outputs"
     json: bool = False
 
     def __post_init__(self) -> None:
-        if self.opener is not None:  # pages show words in capitals
-            object.__setattr__(self, "opener", self.opener.lower())
         for wrong, told in (
             (self.player and self.run, "player and run exclude each other: give one of them"),
             (self.checkpoint != "best" and not self.run, "checkpoint needs run=<its run>"),
@@ -115,21 +106,12 @@ class EvalSettings:
         ):
             if wrong:
                 raise ConfigError(told)
-        check_choice("form", self.form, FORMS)
-        check_seed("seed", self.seed)
-        check_range("shots", self.shots, 0, _MOST_SHOTS)
-        check_range("samples", self.samples, 1, MOST_SAMPLES)
-        check_range("show", self.show, 0, MOST_GAMES)
-        if self.limit is not None:
-            check_range("limit", self.limit, 1, MOST)
-        if self.time_limit is not None:
-            check_above_zero("time_limit", self.time_limit, MOST, unit=" seconds")
 
 
 def read_settings(cfg: DictConfig, overrides: Sequence[str]) -> tuple[dict[str, Any], EvalSettings]:
-    """The resolved config, and the settings of this command alone. Raises ValueError in one line.
+    """The resolved config, with a run's settings unless the command line overrides them.
 
-    A run's settings apply unless the command line overrides them. overrides: its arguments.
+    Returns it with the settings of this command alone. Raises ValueError in one line.
     """
     config = _add_run(cfg, list_keys(overrides))
     names = set(EvalSettings.__dataclass_fields__)
@@ -213,7 +195,6 @@ class LoadedPlayer(Tournament):
     games_at_once: int = _GAMES_AT_ONCE
     lineage: str | None = None  # how a model was made, in one line
     samples: int | None = None  # games per secret, None for as many as the settings say
-    opener: str | None = None  # a given first guess
 
     def play(
         self,
@@ -221,15 +202,16 @@ class LoadedPlayer(Tournament):
         *,
         starts: Sequence[State] | None = None,
         first: int = 0,
+        answers: int | None = None,
         time_limit: float | None = None,
         count: GameCount | None = None,
     ) -> list[Game]:
-        """Play a game on each secret to its end, many side by side. Returns them in this order.
+        """Play a game on each secret, many side by side. Returns them in this order.
 
         starts: the board that each game begins with, None for empty boards. first: number of the
         first game. Games with other numbers draw other random numbers, so first=len(secrets) plays
-        the same secrets a second time. time_limit: seconds of each game; they are then played one
-        at a time, so that each has its own clock. count: counts them meanwhile.
+        the same secrets a second time. answers: of each game, None for all. time_limit: seconds of
+        each game, which is then played alone. count: counts them meanwhile.
         """
         for secret in secrets:
             if self.rules.invalid != "accept" and secret not in self.words.allowed_set:
@@ -239,7 +221,7 @@ class LoadedPlayer(Tournament):
         most, seconds = (self.games_at_once, math.inf) if time_limit is None else (1, time_limit)
         for start in range(0, len(games), most):
             batch, player = games[start : start + most], self.seat(first + start)
-            play(player, batch, opener=self.opener, time_limit=seconds, watch=count.look)
+            play(player, batch, answers=answers, time_limit=seconds, watch=count.look)
             count.next_batch()
         return games
 
@@ -248,14 +230,8 @@ class LoadedPlayer(Tournament):
 
         None where a board leaves no room for an answer in the model's context. first: as in play.
         """
-        games = new_games([self.words.answers[0]] * len(states), self.words, self.rules, states)
-        for start in range(0, len(states), self.games_at_once):
-            player = self.seat(first + start)
-            by_turn: defaultdict[int, dict[int, Game]] = defaultdict(dict)
-            for number, game in enumerate(games[start : start + self.games_at_once]):
-                by_turn[game.state.turn][number] = game
-            for turn in sorted(by_turn):
-                player(by_turn[turn], turn)
+        secrets = [self.words.answers[0]] * len(states)
+        games = self.play(secrets, starts=states, first=first, answers=1)
         return [game.turns[0] if game.turns else None for game in games]
 
     def guesses(self, states: Sequence[State], *, first: int = 0) -> list[str | None]:
@@ -273,20 +249,16 @@ def load_player(
     """Load the model of a run, another model, or a scripted player; give exactly one of them.
 
     run: a run folder, or latest. model: an option of conf/model/, such as micro. player: a scripted
-    player, such as entropy. settings: what python eval.py accepts, such as "checkpoint=last",
-    "sampling.temperature=1", "rules.hard_mode=true", "words.test=100". Without a temperature,
-    models play greedily. Only a run or a model imports torch or MLX. Raises ValueError in one
+    player, such as entropy. settings: what python eval.py accepts, such as "checkpoint=last" or
+    "sampling.temperature=1"; without a temperature, models play greedily. Raises ValueError in one
     line. Lines about precision and threads go to standard error.
     """
     kinds = {"run": run, "model": model, "player": player}
     chosen = [f"{kind}={value}" for kind, value in kinds.items() if value is not None]
     if len(chosen) != 1:
-        had = " and ".join(chosen) or "none"
-        raise ConfigError(f"give one of run, model and player, not {had}")
+        raise ConfigError(f"give one of run, model and player, not {' and '.join(chosen)}")
     given = [*chosen, *settings]
     config, wanted = read_settings(compose_config("eval", given), given)
-    if wanted.opener is not None and player != "entropy":
-        raise ConfigError("opener is for player=entropy: give other players a board with its clue")
     tournament = build_tournament(config, wanted)
     with redirect_stdout(sys.stderr):
         return build_players(config, tournament)[0][0]
@@ -306,8 +278,6 @@ def build_tournament(config: dict[str, Any], settings: EvalSettings) -> Tourname
             "sampling.temperature must be above 0 where samples is above 1, because greedy games "
             "on one secret are all alike, not 0: add sampling.temperature=1"
         )
-    if history is not None and settings.opener is not None:
-        raise ConfigError("opener and history exclude each other: a game has one first guess")
     secrets = listed.eval_secrets(words, splits)[: settings.limit]
     return Tournament(
         settings=settings,
@@ -328,35 +298,26 @@ def build_tournament(config: dict[str, Any], settings: EvalSettings) -> Tourname
 
 def build_scripted(settings: EvalSettings, knowledge: Knowledge) -> Player | None:
     """The scripted player of the settings, None for a model. Raises ConfigError."""
-    if settings.opener is not None and settings.opener not in knowledge.words.allowed_set:
-        raise ConfigError(f"opener must be one of the allowed words, not {settings.opener!r}")
     if settings.player is None:
         return None
     players: dict[str, Callable[[], Player]] = {
         **{name: partial(player, knowledge) for name, player in PLAYERS.items()},
-        "entropy": lambda: _entropy(knowledge, settings.opener),
+        "entropy": partial(best_player, knowledge),
         "random": lambda: RandomWord(knowledge.words),
     }
     check_choice("player", settings.player, tuple(players))
     return players[settings.player]()
 
 
-def _entropy(knowledge: Knowledge, opener: str | None = None) -> GreedyEntropy:
-    """Greedy entropy after an opener. None: SALET if it is allowed, else the best first guess."""
-    salet = "salet" if "salet" in knowledge.words.allowed_set else None
-    return GreedyEntropy(knowledge, opener=opener or salet)
-
-
 def build_solvers(knowledge: Knowledge) -> list[Player]:
     """The scripted players in every table, as lower and upper bounds.
 
-    entropy_allowed takes 3 s more for the original lists. It is left out where it knows the same
-    words as entropy, and where its table would take gigabytes.
+    entropy_allowed is left out where it knows the same words as entropy, and where it is costly.
     """
     words = knowledge.words
     unlike = len(words.answers) < len(words.allowed) <= _MOST_ALLOWED
     return [
-        _entropy(knowledge),
+        best_player(knowledge),
         *([PLAYERS["entropy_allowed"](knowledge)] if unlike else []),
         RandomConsistent(knowledge, "answers"),
         RandomConsistent(knowledge, "allowed"),
@@ -381,7 +342,7 @@ def build_players(
 ) -> tuple[list[LoadedPlayer], dict[str, Any] | None]:
     """Build the config's player, and record how a model computes: its precision and threads.
 
-    If a model plays several games per secret, its greedy games are the second player.
+    Beside a model that plays several games per secret, its greedy games are the second player.
     """
     settings, words = tournament.settings, tournament.words
     scripted = build_scripted(settings, tournament.knowledge)
@@ -397,7 +358,6 @@ def build_players(
     given = max((len(state.clues) for state in tournament.starts), default=0)
     check_room(talk, sampling, model.max_context, guesses=given)
     check_grammar(talk, sampling, tournament.words.allowed_set)
-    _warn_of_known_secrets(tournament, model)
 
     def seat(first: int, sampling: Sampling = sampling) -> Seated:
         draws = tournament.draws(first)
@@ -434,19 +394,6 @@ def _load_policy(config: dict[str, Any], tournament: Tournament, model: ModelSet
     for line in policy.computing.reasons:
         print(line, flush=True)
     return policy
-
-
-def _warn_of_known_secrets(tournament: Tournament, model: ModelSettings) -> None:
-    """Print a warning if training games of the model could have the secrets that it plays."""
-    if tournament.split == "test":
-        try:
-            check_secrets("split", tournament.words, tournament.splits, model.location)
-        except ConfigError as error:
-            print(f"warning: {error}", file=sys.stderr)
-    elif tournament.split == "allowed":
-        stages = stages_of(model.location)
-        if any(s.get("protocol") == "allowed" or s.get("allowed_share") for s in stages):
-            print("warning: training games of the model could have these secrets", file=sys.stderr)
 
 
 def _name_player(model: ModelSettings, settings: EvalSettings, sampling: Sampling) -> str:

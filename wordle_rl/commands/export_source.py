@@ -1,7 +1,4 @@
-"""Reads what an export needs of a run: a verified checkpoint, how it is asked, what is known of it.
-
-Nothing here loads a model.
-"""
+"""Reads what an export needs of a run: a verified checkpoint, how it is asked, what is known."""
 
 from __future__ import annotations
 

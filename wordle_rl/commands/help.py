@@ -1,7 +1,6 @@
 """The page of --help: the choices with their options, and every setting with its comment in conf/.
 
-A setting is explained by the comment behind it, or else by the comment lines right above it. The
-page is as wide as the terminal, and at most 100 columns.
+A setting is explained by the comment behind it, or else by the comment lines right above it.
 """
 
 from __future__ import annotations
@@ -58,14 +57,9 @@ def format_help(name: str, cfg: DictConfig) -> str:
 
 
 def list_options(group: str) -> list[Path]:
-    """The files of a group: the one that config.yaml chooses, then numbers, then the alphabet."""
+    """The files of a group: the one that config.yaml chooses, then by the alphabet."""
     default = read_defaults(CONF / "config.yaml").get(group, ("", ""))[0]
-
-    def order(path: Path) -> tuple[bool, int, str]:
-        number = int(path.stem) if path.stem.isdigit() else 0
-        return path.stem != default, number, path.stem
-
-    return sorted((CONF / group).glob("*.yaml"), key=order)
+    return sorted((CONF / group).glob("*.yaml"), key=lambda file: (file.stem != default, file))
 
 
 def read_defaults(file: Path) -> dict[str, tuple[str, str]]:

@@ -21,27 +21,19 @@ def judge(
     ] = False,
 ) -> None:
     """Write the page of a study from its trials and games, or say what it can find."""
-    from wordle_rl.runs.paths import ROOT
-
-    if power:
-        return _print_power(name)
-    from wordle_rl.sweeps.readme import write_page
-
-    places = [Path(name), ROOT / "outputs" / "sweeps" / name, ROOT / "sweeps" / name]
-    place = next((one for one in places if (one / "study.json").is_file()), places[0])
-    print(write_page(place))
-
-
-def _print_power(name: str) -> None:
-    """Print what the study of a file in conf/sweep can find. Raises ConfigError."""
     from omegaconf import OmegaConf
 
     from wordle_rl.runs.config import compose_config
     from wordle_rl.runs.instantiate import check_choice
+    from wordle_rl.runs.paths import ROOT
     from wordle_rl.sweeps.plan import list_studies, plan_study
     from wordle_rl.sweeps.power import check_power
+    from wordle_rl.sweeps.readme import write_page
 
-    check_choice("STUDY", name, tuple(list_studies()))
-    config = compose_config("config", [f"sweep={name}"], with_hydra=True)
-    node: Any = OmegaConf.to_container(config.hydra.sweeper, resolve=True)
-    check_power(plan_study(node, [], lambda _: {}))
+    if power:
+        check_choice("STUDY", name, tuple(list_studies()))
+        config = compose_config("config", [f"sweep={name}"], with_hydra=True)
+        node: Any = OmegaConf.to_container(config.hydra.sweeper, resolve=True)
+        return check_power(plan_study(node, [], lambda _: {}))
+    places = [Path(name), ROOT / "outputs" / "sweeps" / name, ROOT / "sweeps" / name]
+    print(write_page(next((p for p in places if (p / "study.json").is_file()), places[0])))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +10,6 @@ import typer
 from wordle_rl.runs.instantiate import ConfigError
 
 _MOST_COLUMNS = 12
-_SEVERAL = re.compile(r"([^=]+)=([^,\[\]{}()'\"]+(?:,[^,\[\]{}()'\"]+)+)")
 _NAMES = {"lightning": "torch", "mlx": "MLX"}
 
 
@@ -28,8 +25,13 @@ def memory(
     config.json and none of its weights.
     """
     from wordle_rl.runs.config import compose_config
+    from wordle_rl.sweeps.space import format_overrides, list_grid_points, parse_overrides
 
-    columns = dict(spread(settings))
+    space, fixed = parse_overrides(settings)
+    columns = {}
+    for point in list_grid_points(space):
+        varied = format_overrides(point)
+        columns[" ".join(varied) or "GB"] = [*fixed, *varied]
     if len(columns) > _MOST_COLUMNS:
         raise ConfigError(
             f"the settings must make {_MOST_COLUMNS} columns or fewer, not {len(columns)}"
@@ -42,21 +44,6 @@ def memory(
         configs = [compose_config("config", [*column, *more]) for column in columns.values()]
         tables.append(describe_plans([*columns], configs))
     print("\n\n".join(tables))
-
-
-def spread(overrides: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Every combination of the settings that have several values.
-
-    Yields the name of the combination and its overrides.
-    """
-    choices = []
-    for override in overrides:
-        found = _SEVERAL.fullmatch(override)
-        key, values = (found[1], found[2].split(",")) if found else ("", [])
-        choices.append([f"{key}={value}" for value in values] or [override])
-    for combination in itertools.product(*choices):
-        varied = [o for o, c in zip(combination, choices, strict=True) if len(c) > 1]
-        yield " ".join(varied) or "GB", list(combination)
 
 
 def describe_plans(names: Sequence[str], configs: Sequence[Any]) -> str:

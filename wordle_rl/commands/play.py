@@ -23,7 +23,7 @@ def play(
     from wordle_rl.data.rows import read_word
     from wordle_rl.runs.folder import find_run
     from wordle_rl.runs.instantiate import ConfigError, check_choice
-    from wordle_rl.web.opponent import CHECKPOINTS, SCRIPTED, Choices, list_choices
+    from wordle_rl.web.opponent import CHECKPOINTS, SCRIPTED, list_choices
     from wordle_rl.web.server import Page, pick_secret, serve
 
     if sum(each is not None for each in (model, run, player)) > 1:
@@ -35,8 +35,8 @@ def play(
         secret = read_word("secret", secret)
     folder = None if run is None else find_run(run, "--run")
     choices = list_choices(model=model, player=player, run=folder, checkpoint=checkpoint)
-    page = Page(Choices(choices, load_opponent), secret)
-    first = page.thread.submit(page.players.get, next(iter(choices))).result()
+    page = Page(choices, load_opponent, secret)
+    first = page.thread.submit(page.player, next(iter(choices))).result()
     pick_secret(first, secret)
     serve(page, port=port, browser=browser)
 

@@ -1,7 +1,4 @@
-"""Continues from an earlier run: what is taken over from it, and what must stay the same.
-
-It also says what the record of a model has against using it: its secrets, its prompt, its words.
-"""
+"""Continues from an earlier run: what is taken over, what must stay, what its record forbids."""
 
 from __future__ import annotations
 
@@ -51,7 +48,7 @@ def read_saved_config(folder: RunFolder) -> DictConfig:
 def adopt(cfg: DictConfig, saved: DictConfig, node: str, given: Iterable[str]) -> None:
     """Replace a part of the config by the run's, unless the command line chose another one.
 
-    Single values from the command line stay. given: keys of the command line.
+    given: keys of the command line, whose single values stay.
     """
     if node in given:
         return
@@ -70,10 +67,9 @@ def list_keys(overrides: Iterable[str]) -> set[str]:
 
 
 def begin_from(cfg: DictConfig, overrides: Iterable[str]) -> dict[str, Any] | None:
-    """Take over the model, prompt, form and optimizer of init_from's run.
+    """Take over the model, prompt, form and optimizer of init_from's run, but for overrides.
 
-    What the command line sets stays. overrides: the arguments of the command line. Returns what the
-    manifest records about the start, None without init_from. Raises ValueError in one line.
+    Returns what the manifest records about the start, None without init_from. Raises ValueError.
     """
     check_choice("init_checkpoint", cfg.init_checkpoint, ("best", "last", "start"))
     if cfg.init_from is None:
@@ -142,28 +138,22 @@ def check_steps(folder: RunFolder, steps: int) -> None:
 def build_resumed_config(
     folder: RunFolder, overrides: Sequence[str]
 ) -> tuple[DictConfig, dict[str, Any]]:
-    """The saved config with single values replaced, and a record of the changes.
-
-    overrides: without resume.
-    """
+    """The saved config with single values replaced, and a record of the changes."""
     saved = read_saved_config(folder)
     changes = {}
     for override in overrides:
         key, _, value = override.partition("=")
-        own, plain = override.startswith(("model", "init_")), override.replace("'", "")
-        anew = f"start a new run: {TRAIN} {'' if own else f'init_from={folder.path} '}{plain}"
+        old, anew = OmegaConf.select(saved, key), f"or start a new run with init_from={folder.path}"
         if key in _KEPT or key.partition(".")[0] in _KEPT:
             raise ConfigError(f"{override}: a resumed run keeps {', '.join(_KEPT)}; {anew}")
-        old = OmegaConf.select(saved, key)
-        if key == "trainer.steps" and OmegaConf.select(saved, "trainer.epochs") is not None:
-            raise ConfigError(
-                f"{override}: the steps of this run follow from trainer.epochs="
-                f"{saved.trainer.epochs}; change trainer.epochs instead"
-            )
+        epochs = OmegaConf.select(saved, "trainer.epochs")
+        if key == "trainer.steps" and epochs is not None:
+            follow = f"the steps of this run follow from trainer.epochs={epochs}"
+            raise ConfigError(f"{override}: {follow}")
         if (old is None and "." not in key) or isinstance(old, DictConfig):
             raise ConfigError(
-                f"{override}: a resumed run keeps its parts; only single values can be changed, "
-                f"such as trainer.steps=200; {anew}"
+                f"{override}: in a resumed run only single values can be changed, such as "
+                f"trainer.steps=200; {anew}"
             )
         try:
             new = OmegaConf.from_dotlist([f"x={value}"]).x
@@ -190,12 +180,8 @@ def check_begun(folder: RunFolder) -> None:
     store = CheckpointStore(folder.checkpoints, read_only=True)
     if store.latest() is not None:
         return
-    logged = max((record["step"] for record in folder.metrics_log().read()), default=0)
-    if "first_checkpoint" in folder.manifest() or logged > 0:
-        raise ConfigError(
-            f"{store.folder} holds no checkpoint any more, so the run cannot continue: start a new "
-            "one"
-        )
+    if any(record["step"] for record in folder.metrics_log().read()):
+        raise ConfigError(f"{store.folder} holds no checkpoint any more: start a new run")
     print("there is no checkpoint: the run starts over from step 0", flush=True)
 
 
@@ -205,8 +191,7 @@ def check_begun(folder: RunFolder) -> None:
 def check_secrets(protocol: str, words: WordLists, splits: Splits, model: str) -> None:
     """Raise ConfigError if a run that made the model may have trained on held-out secrets.
 
-    The stages of an embedded model take the place of pretraining, so they may have had other word
-    lists. A model without a record is accepted. Tables show both.
+    The stages of an embedded model are like pretraining, and may have had other word lists.
     """
     if protocol == "all":
         return

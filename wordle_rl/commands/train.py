@@ -30,7 +30,7 @@ from wordle_rl.commands.resume import (
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.lineage import prompt_name
 from wordle_rl.policy.settings import LightningSettings
-from wordle_rl.runs.config import keep_config
+from wordle_rl.runs.config import keep_config, quote
 from wordle_rl.runs.errors import fail, user_errors
 from wordle_rl.runs.files import FolderError, remove_temporary_files
 from wordle_rl.runs.folder import LATEST, UNFINISHED, RunFolder, find_run
@@ -51,15 +51,14 @@ class Opened:
     setup: Experiment
     folder: RunFolder
     resume: bool
-    again: Sequence[str]  # overrides for a fresh process that continues the run
+    overrides: Sequence[str] = ()  # of a resumed run
 
 
 def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
-    """Train as configured. Returns the summary.
+    """Train as configured. Returns the summary. overrides: the arguments of the command line.
 
-    overrides: the arguments of the command line. A resumed run accepts only single values. Ctrl-C
-    and SIGTERM save, print how to resume, and exit with 130 and 143. Above a memory limit, a fresh
-    process takes this one's place and continues.
+    Ctrl-C and SIGTERM save, print how to resume, and exit with 130 and 143. Above a memory limit, a
+    fresh process takes this one's place and continues.
     """
     begin = time.monotonic()
     with ExitStack() as stack:
@@ -112,14 +111,13 @@ def start_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Op
         choices={str(group): str(name) for group, name in chosen.items() if name is not None},
         **{key: value for key, value in stages[-1].items() if key != "run"},
     )
-    return Opened(setup=setup, folder=folder, resume=False, again=[_resume_override(folder)])
+    return Opened(setup=setup, folder=folder, resume=False)
 
 
 def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Opened:
     """Resume a run in its folder, from its newest checkpoint. stack: holds the folder's lock.
 
-    With resume=latest, output_dir says where to look, and the newest run that did not finish is
-    meant.
+    resume=latest means the newest run in output_dir that did not finish.
     """
     dropped = {"resume", "output_dir"} if cfg.resume == LATEST else {"resume"}
     overrides = [o for o in overrides if o.partition("=")[0] not in dropped]
@@ -137,12 +135,11 @@ def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> O
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)
     folder.note_resume(step=count_steps(folder), command=sys.argv, changes=changes)
-    again = [_resume_override(folder), *overrides]
-    return Opened(setup=setup, folder=folder, resume=True, again=again)
+    return Opened(setup=setup, folder=folder, resume=True, overrides=overrides)
 
 
 def _check_launch(setup: Experiment) -> None:
-    """Raise ConfigError for a backend that cannot train in the processes that torchrun started."""
+    """Raise ConfigError for a backend that cannot train under torchrun."""
     launch, backend = read_launch(), setup.backend
     if launch is None:
         return
@@ -163,12 +160,6 @@ def _check_same_data(folder: RunFolder, setup: Experiment) -> None:
             f"{setup.data.name} has changed since the run began, so the run cannot continue: bring "
             "the old file back, or start a new run"
         )
-
-
-def _resume_override(folder: RunFolder) -> str:
-    """The override that resumes a run. Any characters are allowed in its path."""
-    path = str(folder.path).replace("\\", "\\\\").replace("'", "\\'")
-    return f"resume='{path}'"
 
 
 # -- a run, from its first line to its end --------------------------------------------------------
@@ -192,7 +183,8 @@ def _run_backend(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
         except TrainingFailed as error:
             fail(str(error), code=1)
     except MemoryFull as full:
-        _continue_afresh(folder, full, opened.again, interrupts)
+        again = [f"resume={quote(str(folder.path))}", *opened.overrides]
+        _continue_afresh(folder, full, again, interrupts)
     except Interrupted as signal:
         keep_config(folder, setup.config)  # keeps a resume's changes even before its first step
         folder.set_status("interrupted")
@@ -218,17 +210,11 @@ def describe_choices(choices: Mapping[str, str]) -> str:
 def print_data(setup: Experiment) -> None:
     """Print what became of the rows of data=, and how many steps trainer.epochs makes."""
     for line in setup.data.lines if setup.data else ():
-        print(line)
+        print(line, flush=True)
     if setup.trainer.epochs is not None:
-        groups, epochs = setup.recipe.rollout.groups, setup.trainer.epochs
-        steps, what = setup.trainer.steps, "row" if setup.data else "secret"
         count = setup.data.rows if setup.data else len(setup.recipe.secrets)
-        each = f"; a step has each {what} {groups / count:.3g} times" if count < groups else ""
-        print(
-            f"{epochs:g} epoch{'s' * (epochs != 1)} of {count:,} {what}s, {groups} in a step: "
-            f"{steps:,} step{'s' * (steps != 1)}{each}"
-        )
-    sys.stdout.flush()
+        what = "rows" if setup.data else "secrets"
+        print(f"{setup.trainer.epochs:g} epochs of {count:,} {what}: {setup.trainer.steps:,} steps")
 
 
 def _continue_afresh(
@@ -250,10 +236,7 @@ def _continue_afresh(
 
 
 def start_afresh(overrides: Sequence[str]) -> NoReturn:
-    """Replace this process by the same command with other overrides.
-
-    Process id, terminal, signals and exit code stay the same.
-    """
+    """Replace this process, whose number stays, by the same command with other overrides."""
     sys.stdout.flush()
     sys.stderr.flush()
     given = len(sys.argv) - 1  # arguments after the script's name or -m module
@@ -276,7 +259,7 @@ def _note_hard_stop(folder: RunFolder) -> None:
 def follow(launch: Launch, file: str = "") -> NoReturn:
     """Join the first process, do its task on another share, and end. Only the first one prints.
 
-    file: where the processes of one machine meet; without it they meet where torchrun says.
+    file: where the processes of one machine meet, in place of torchrun's address.
     """
     ignore_signals()  # the first process decides what becomes of the run
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Games as coloured boards for terminals, and as a table.
+"""Games as coloured boards for terminals.
 
 A terminal needs ANSI colours and a fixed-width font. Clues that a game began with are shown above
 its own turns.
@@ -29,7 +29,23 @@ _GIVEN = "given"  # the note of a clue that the game began with
 _NOTE_WIDTH = 28  # columns of a note in a terminal
 _GAP = 3  # columns between boards
 _PAIR = 80  # columns of two boards
-_MOST_ROWS = 500  # of a table of games
+_WIDEST = 100  # columns at most, and where there is no terminal
+
+
+def columns() -> int:
+    """The width for tables and boards."""
+    from rich.console import Console
+
+    console = Console()
+    return min(console.width, _WIDEST) if console.is_terminal else _WIDEST
+
+
+def shows_colours() -> bool:
+    """Whether the standard output shows colours. NO_COLOR switches them off (no-color.org)."""
+    from rich.console import Console
+
+    console = Console()
+    return console.color_system is not None and not console.no_color
 
 
 def render(shown: Any, width: int, *, colour: bool = False) -> str:
@@ -88,10 +104,7 @@ def boards_side_by_side(
     colour: bool = True,
     rewards: Sequence[GameReward] | None = None,
 ) -> str:
-    """Boards in as many columns as fit into width characters, at least one; "" without games.
-
-    rewards: one per game; the sum and its parts are shown below each board.
-    """
+    """Boards in as many columns as fit. rewards: one per game, shown below its board."""
     from rich.columns import Columns
 
     given = [None] * len(games) if rewards is None else rewards
@@ -105,8 +118,7 @@ def show_pairs(
 ) -> str:
     """Two games of one secret side by side for at most count secrets, below the rule of the choice.
 
-    pairs: in hash order, which is the same in every run. titles: heading of the left boards and of
-    the right ones. A note that is too long for 80 columns is cut.
+    pairs: in hash order, which is the same in every run. titles: of the left and the right boards.
     """
     from rich.table import Table
 
@@ -128,34 +140,9 @@ def choose_pairs(
 ) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:
     """The first pairs with another result than before, and the first ones with the same.
 
-    pairs: of games, or of what else has `won`. count: pairs in all. Half of them changed, rounded
-    up, as far as there are so many, whether for better or for worse.
+    pairs: of games, or of what else has `won`. count: in all; half of them changed, rounded up.
     """
     changed = [pair for pair in pairs if pair[0].won != pair[1].won]
     same = [pair for pair in pairs if pair[0].won == pair[1].won]
     first = min(len(changed), max((count + 1) // 2, count - len(same)))
     return changed[:first], same[: count - first]
-
-
-def tabulate_games(games: Sequence[Game], rewards: Sequence[GameReward]) -> list[dict[str, Any]]:
-    """Secret, result, guesses, marks, reward and its parts of the first game on each secret.
-
-    rewards: one per game. The table ends after 500 secrets. Guesses that were given at the start
-    are in brackets. An answer without a guess is ?????, and a turn without marks is .....
-    """
-    first: dict[str, tuple[Game, GameReward]] = {}
-    for game, reward in zip(games, rewards, strict=True):
-        first.setdefault(game.secret, (game, reward))
-    table = []
-    for game, reward in list(first.values())[:_MOST_ROWS]:
-        form = {True: "({})", False: "{}"}
-        guesses, marks = (
-            " ".join(form[row[2] == _GIVEN].format(row[i] or "." * WORD_LENGTH)
-                     for row in _rows(game))
-            for i in range(2)
-        )  # fmt: skip
-        table.append({
-            "secret": game.secret, "won": game.won, "turns": game.state.turn, "guesses": guesses,
-            "marks": marks, "reward": float(reward.total), **reward.components,
-        })  # fmt: skip
-    return table

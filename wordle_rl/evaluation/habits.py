@@ -21,10 +21,9 @@ _FEWEST_TURNS = 20  # after the first; below that, one word in four is often cha
 
 
 def is_plural(word: str) -> bool:
-    """Whether a word ends in s, but not in ss, us, is or os.
+    """Whether a word ends in s, but not in ss, us, is or os: "reads" counts, and "autos" does not.
 
-    This needs no dictionary. Verbs such as "reads" count, and plurals such as "autos" do not. It
-    holds for none of the 2,315 original answers and for 3,403 of the 12,972 allowed words.
+    It holds for none of the 2,315 original answers and for 3,403 of the 12,972 allowed words.
     """
     return word.endswith("s") and not word.endswith(_NOT_PLURAL)
 
@@ -57,8 +56,7 @@ def _mean(values: Sequence[float] | np.ndarray) -> float | None:
 def later_guesses(games: Sequence[Game]) -> dict[str, Any]:
     """The most common guess after the first turn, as entries of a summary.
 
-    An opener may be the same in every game, so first turns do not count. later_turns: all answers
-    after the first turn. later_guess is None if none of them could be read.
+    later_turns: all answers after the first turn. later_guess is None if none could be read.
     """
     turns = [turn for game in games for turn in game.turns if turn.state.turn > 0]
     counts = Counter(turn.guess for turn in turns if turn.guess is not None)

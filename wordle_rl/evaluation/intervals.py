@@ -20,8 +20,6 @@ def wilson(wins: float, games: float) -> tuple[float, float]:
     Both may be fractions when `games` is an effective sample size.
     Source: Newcombe, Statistics in Medicine 17 (1998), method 3.
     """
-    if not 0 <= wins <= games:
-        raise ValueError(f"wins must be 0..{games}, not {wins}")
     if games == 0:
         return 0.0, 1.0
     z2, share = Z95 * Z95, wins / games
@@ -53,10 +51,9 @@ def win_interval(
 ) -> tuple[float, float]:
     """95 % interval of the mean of win rates, in 0..1.
 
-    shares: 1 or 0 for a game, or an estimate from several games. secrets: one per share. games:
-    from which all shares were computed, if they are more than the shares. This is Wilson's interval
-    for the effective number of games: how many independent games would be equally precise. It is at
-    least the number of secrets and at most the number of games.
+    shares: 1 or 0 for a game, or an estimate from several games. secrets: one per share. games: all
+    of them, if they are more than the shares. This is Wilson's interval for the number of
+    independent games that would be equally precise, at least one a secret.
     Source: Dean and Pagano, Journal of Survey Statistics and Methodology 3 (2015).
     """
     share, effective = float(np.mean(shares)), float(len(set(secrets)))

@@ -13,7 +13,11 @@ from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import GreedyEntropy
 from wordle_rl.game.rules import Game, GameStatus, Rules
 
-OPENER = "salet"
+
+def best_player(knowledge: Knowledge) -> GreedyEntropy:
+    """Greedy entropy that opens with SALET if it is allowed, else with the best first guess."""
+    opener = "salet" if "salet" in knowledge.words.allowed_set else None
+    return GreedyEntropy(knowledge, opener=opener)
 
 
 class Regret:
@@ -25,8 +29,7 @@ class Regret:
     def __init__(self, knowledge: Knowledge, max_turns: int) -> None:
         self._words, self._needed = knowledge.words, dict[str, int]()
         self._rules = Rules(max_turns=max_turns, invalid="accept")
-        opener = OPENER if OPENER in knowledge.words.allowed_set else None
-        self._player = GreedyEntropy(knowledge, opener=opener)
+        self._player = best_player(knowledge)
 
     def needed(self, secret: str) -> int:
         """Guesses of the best player, max_turns + 1 when it loses."""
@@ -40,8 +43,7 @@ class Regret:
     def mean(self, games: Sequence[Game]) -> float | None:
         """Mean number of guesses more than the best player's; below 0 for a luckier player.
 
-        Over finished games that began with an empty board and have a possible answer as their
-        secret, because the best player knows no other word. None without any.
+        Over finished games on answers that began with an empty board. None without any.
         """
         judged = [
             game for game in games

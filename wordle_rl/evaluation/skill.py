@@ -66,9 +66,8 @@ def skills(games: Iterable[Game], knowledge: Knowledge, *, best: bool = True) ->
 def summary(turns: Sequence[TurnSkill]) -> dict[str, float | None]:
     """Means over guesses; None where there is nothing to divide by.
 
-    bits_ratio is the ratio of the sums, as single states may have nothing to gain. consistency is
-    the share of guesses that fit all clues, among guesses with any clue; the others of that name
-    count one kind of clue.
+    bits_ratio is the ratio of the sums. consistency is the share of guesses that fit all clues,
+    among guesses with any clue; the others of that name count one kind of clue.
     """
     known = [(turn.bits, turn.best_bits) for turn in turns if turn.best_bits is not None]
     best = sum(most for _, most in known)

@@ -21,7 +21,7 @@ from wordle_rl.evaluation.results import (
     needed_guesses,
     results_by_depth,
 )
-from wordle_rl.evaluation.skill import by_turn, skills, summary
+from wordle_rl.evaluation.skill import skills, summary
 from wordle_rl.game.rules import Game, GameStatus, Rules, marks_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def summarise(
     regret: Regret | None = None,
     rewards: RewardSet | None = None,
 ) -> dict[str, Any]:
-    """The summary of one player on one split, ready for JSON.
+    """The summary of one player on one split, ready for JSON. Raises ValueError without games.
 
     seconds: time that all games took together. regret, rewards: None leaves them out.
     Shares are in 0..1, and None where there is nothing to divide by. Intervals are 95 %.
@@ -52,20 +52,13 @@ def summarise(
     - mean_guesses: mean turns of the won games. mean_guesses_with_losses: mean over all games, in
       which a lost game counts as max_turns + 1, which is 7 at six turns.
     - format_compliance, non_words, repeats and thinks: shares of all turns.
-    - thought_characters: mean over the turns with a thought.
-    - tokens_per_game, tokens_per_answer: sampled tokens, 0 for scripted players.
+    - thought_characters: mean over the turns with a thought. tokens_per_...: of sampled tokens.
     - distinct_openers: number of different first guesses, divided by the number of games.
-    - by_depth: results by the number of given guesses; only if a game began with one.
-    - pass_at: pass@k; only if each secret has several games.
-    - What wordle_rl.evaluation.skill measures: over accepted guesses, together and by turn.
-    - What wordle_rl.evaluation.habits measures: over legal guesses.
-
-    Raises ValueError without games, or when one was played by other rules.
+    - by_depth: results by the number of given guesses, if there were any. pass_at: pass@k.
+    - What evaluation.skill measures, over accepted guesses, and evaluation.habits, over legal ones.
     """
     if not games:
         raise ValueError(f"{player} on {split}: there are no games to summarise")
-    if any(game.rules != rules for game in games):
-        raise ValueError(f"{player} on {split}: a game was played by other rules than reported")
     turns, secrets = skills(games, knowledge), [game.secret for game in games]
     scores = [rewards.score(game) for game in games] if rewards else []
     return {
@@ -80,7 +73,6 @@ def summarise(
         **({"by_depth": results_by_depth(games)} if any(map(given_guesses, games)) else {}),
         **({"pass_at": found} if (found := passes(games)) else {}),
         **summary(turns),
-        "by_turn": by_turn(turns, rules.max_turns),
         **discoveries(games, knowledge),
         "regret": None if regret is None else regret.mean(games),
         **(_rewards(scores) if scores else {}),

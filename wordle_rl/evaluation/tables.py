@@ -78,37 +78,27 @@ def report_table(summaries: Sequence[Summary], width: int = 100) -> str:
     """Results and skill with a row per player, what the words mean, the rules, and a histogram.
 
     The lineage, the histogram and the reward by part are the first player's. width: columns that
-    the text may take, 80 or more. Raises ValueError without summaries.
+    the text may take, 80 or more.
     """
-    if not summaries:
-        raise ValueError("a table needs one summary or more")
-    first, names = summaries[0], _names(summaries)
+    first, names = summaries[0], [str(summary["player"]) for summary in summaries]
 
     def fold(*texts: str) -> str:
         return "\n".join(line for text in texts for line in wrap(text, width))
 
-    rules = list(map(_describe_rules, summaries))
-    same = len(set(rules)) == 1
-    notes = [rules[0]] if same else [f"{name}: {of}" for name, of in zip(names, rules, strict=True)]
+    notes = [_describe_rules(first)]
     notes += [f"{name}: {text}" for name, text in _PLAYERS.items() if name in names]
     notes += [first["lineage"]] if "lineage" in first else []
     habits = _describe_habits(names[0], first)
     for name, summary in zip(names, summaries, strict=True):
         habits += [*_describe_starts(name, summary), *warn_of_repetition(name, summary)]
     lost_as = 1 + max(summary["rules"]["max_turns"] for summary in summaries)
-    splits = ", ".join(sorted({str(summary["split"]) for summary in summaries}))
     return "\n\n".join([
-        f"secrets: {splits}\n{_table(summaries, _RESULTS, width)}",
+        f"secrets: {first['split']}\n{_table(summaries, _RESULTS, width)}",
         fold(_RESULTS_LEGEND.format(lost=lost_as), *notes),
         _table(summaries, _SKILL, width),
         fold(_SKILL_LEGEND, *habits),
         _histogram(names[0], first),
     ])  # fmt: skip
-
-
-def _names(summaries: Sequence[Summary]) -> list[str]:
-    several = len({summary["split"] for summary in summaries}) > 1
-    return [f"{s['player']} ({s['split']})" if several else str(s["player"]) for s in summaries]
 
 
 def _table(summaries: Sequence[Summary], columns: _Columns, width: int) -> str:
@@ -119,8 +109,8 @@ def _table(summaries: Sequence[Summary], columns: _Columns, width: int) -> str:
     table.add_column("player", overflow="fold", min_width=8)
     for heading in columns:
         table.add_column(heading, justify="right", no_wrap=True)
-    for name, summary in zip(_names(summaries), summaries, strict=True):
-        table.add_row(name, *(cell(summary) for cell in columns.values()))
+    for summary in summaries:
+        table.add_row(str(summary["player"]), *(cell(summary) for cell in columns.values()))
     return render(table, width)
 
 
@@ -148,16 +138,17 @@ def _describe_habits(name: str, summary: Summary) -> list[str]:
 
 def _describe_starts(name: str, summary: Summary) -> list[str]:
     """Wins by the number of given guesses, and pass@k, where games have them."""
-    lines = []
-    if depths := summary.get("by_depth"):
-        told = (f"{n} given {_percent(of['win_rate'])} ({of['games']})" for n, of in depths.items())
-        lines.append(f"{name}, wins in per cent (and games) after given guesses: {', '.join(told)}")
-    if passes := summary.get("pass_at"):
-        told = (
-            f"pass@{k} {_interval(of['pass'], of['low'], of['high'])}" for k, of in passes.items()
-        )
-        lines.append(f"{name}, secrets won in at least one of k games: {', '.join(told)}")
-    return lines
+    found = {
+        "wins in per cent (and games) after given guesses": [
+            f"{n} given {_percent(of['win_rate'])} ({of['games']})"
+            for n, of in summary.get("by_depth", {}).items()
+        ],
+        "secrets won in at least one of k games": [
+            f"pass@{k} {_interval(of['pass'], of['low'], of['high'])}"
+            for k, of in summary.get("pass_at", {}).items()
+        ],
+    }
+    return [f"{name}, {title}: {', '.join(told)}" for title, told in found.items() if told]
 
 
 def _histogram(name: str, summary: Summary) -> str:

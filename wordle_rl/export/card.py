@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from wordle_rl.export.check import ROUNDING, Change
 from wordle_rl.export.formats import Format, Source, Start
 from wordle_rl.game.rules import State
 from wordle_rl.policy.lineage import prompt_name
 from wordle_rl.policy.settings import MAIN, UNTRAINED
+from wordle_rl.runs.files import render_template
 
 OURS = "mit"  # the licence of this project and of its embedded models
 _GEMMA = (
@@ -62,8 +61,10 @@ def describe_base(start: Start) -> str:
 
 def describe_change(change: Change, precision: str) -> str:
     """What the export changed, and what rounding explains."""
-    text = f"The weights are {precision}. In float32 products, {change.describe()}."
-    return f"{text} Rounding to {precision} explains up to about {ROUNDING[precision]:g}."
+    return (
+        f"The weights are {precision}. In float32 products, {change.describe()}. Rounding to "
+        f"{precision} explains up to about {ROUNDING[precision]:g}."
+    )
 
 
 def describe(
@@ -79,21 +80,14 @@ def describe(
 ) -> str:
     """The text of a card.
 
-    reports: what played, and the summary of its games. made: lines on how the model was made. form
-    and change: of an export. licence: used where the start has none that is known.
+    reports: what played, and its summary. made: how the model was made. form and change: of an
+    export. licence: used where the start has none that is known.
     """
     start, known = source.start, find_licence(source.start.name)
-    room = Environment(
-        loader=PackageLoader("wordle_rl", "export"),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=StrictUndefined,
-        autoescape=False,  # it writes Markdown
-    )
-    room.filters["wrap"] = lambda text: textwrap.fill(text, 100, break_on_hyphens=False)
     own = start.name.startswith(("embedded/", "fetched/"))
-    return room.get_template("card.md.j2").render(
+    return render_template(
+        Path(__file__).with_name("card.md.j2"),
+        wrap=lambda text: textwrap.fill(text, 100, break_on_hyphens=False),
         form=form,
         licence=known[0] if known else licence,
         hub_base=start.name if start.name in LICENCES and not own else None,

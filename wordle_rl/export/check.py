@@ -7,7 +7,6 @@ in float32. So a difference comes from the written weights, and not from how the
 from __future__ import annotations
 
 import itertools
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -40,11 +39,10 @@ _SEED = 0
 
 # How much rounding changes the log-probability of a token on average, in nats: correct weights
 # were off by up to 3e-6 in float32, 8e-4 in float16 and 4e-3 in bfloat16, in models from two layers
-# to the 30 of SmolLM2. torch and MLX differ by up to 1e-4 in float32. Above it, an export warns.
+# to the 30 of SmolLM2. torch and MLX differ by up to 1e-4 in float32.
 ROUNDING = {"float32": 1e-3, "float16": 0.005, "bfloat16": 0.02}
 # The most of the adapter's change that may be lost. Merging twice, not at all, or at twice the
-# scale loses 70 % or more, whatever the size of the change. Rounding to bfloat16 loses as much only
-# of changes below 0.01 nats, and then float32 is the way out.
+# scale loses 70 % or more. Rounding to bfloat16 loses as much only of changes below 0.01 nats.
 MOST_LOST = 0.5
 _MOST_ROUNDINGS = 25  # without an adapter to compare with
 _NOISE = 1e-4  # a mean change that two orders of summation explain
@@ -57,10 +55,10 @@ def export(
     precision: str,
     card: Callable[[str, Change], str],
 ) -> tuple[str, Change]:
-    """Write a new folder. Returns the precision of its weights, and how far they are off.
+    """Write a new folder, whole or not at all. Returns its precision, and how far it is off.
 
-    card: makes README.md from those two. The folder appears whole or not at all. Raises ConfigError
-    for a format that the model cannot have, and for weights that are not those of the model.
+    card: makes README.md from those two. Raises ConfigError for a format that the model cannot
+    have, and for weights that are not those of the model.
     """
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as room:
         folder = Path(room) / "model"
@@ -74,8 +72,7 @@ def export(
         with announce("scoring the export"):
             found = exported.score(batch)
         change = measure_change(batch.trained, trained, found, base)
-        if warning := check_change(change, written):
-            print(f"warning: {warning}", file=sys.stderr, flush=True)
+        check_change(change, written)
         (folder / "README.md").write_text(card(written, change), encoding="utf-8")
         folder.rename(target)
     return written, change
@@ -107,10 +104,9 @@ class Change:
 
 
 def play_probe(source: Source) -> tuple[list[int], Batch, FloatArray]:
-    """Let the trained model play the beginnings of a few games, always the same ones.
+    """Let the trained model begin a few games, always the same ones.
 
-    Returns the ids of the first prompt, the conversations, and the log-probabilities [N, T] that
-    the trained model gives their tokens.
+    Returns the ids of the first prompt, the conversations, and their log-probabilities [N, T].
     """
     policy = _build_policy(source, source.model)
     form = _build_form(source, policy)
@@ -132,8 +128,7 @@ def play_probe(source: Source) -> tuple[list[int], Batch, FloatArray]:
 def open_export(source: Source, folder: Path, form: Format, opening: list[int]) -> Policy:
     """The written model as its own library loads it.
 
-    opening: ids of the first prompt. Raises ConfigError if the written tokenizer or chat template
-    makes other ones.
+    Raises ConfigError if its tokenizer makes other ids of the first prompt than `opening`.
     """
     if form == "mlx":
         from wordle_rl.backends.mlx.backend import open_plain
@@ -154,9 +149,9 @@ def open_export(source: Source, folder: Path, form: Format, opening: list[int]) 
 def measure_change(
     drawn: np.ndarray, trained: FloatArray, found: FloatArray, base: FloatArray | None
 ) -> Change:
-    """Compare log-probabilities [N, T] of the written model with the trained model's.
+    """Compare log-probabilities [N, T] of the tokens that the trained model drew.
 
-    drawn: [N, T] which tokens the trained model drew. base: of the model under the adapter.
+    found: the written model's. base: those of the model under the adapter.
     """
     apart = np.abs(found - trained)[drawn].astype(float)
     return Change(
@@ -167,14 +162,11 @@ def measure_change(
     )
 
 
-def check_change(change: Change, precision: str) -> str | None:
-    """A warning if rounding to the precision of the written weights explains less than the change.
-
-    Raises ConfigError if the written weights are not those of the trained model.
-    """
-    rounding = ROUNDING[precision]
+def check_change(change: Change, precision: str) -> None:
+    """Raise ConfigError if the written weights are not those of the trained model."""
     way_out = "" if precision == "float32" else "; --precision float32 rounds less"
-    most, allowed = _MOST_ROUNDINGS * rounding, f"{_MOST_ROUNDINGS * rounding:g}"
+    most = _MOST_ROUNDINGS * ROUNDING[precision]
+    allowed = f"{most:g}"
     if change.adapter:
         most = max(MOST_LOST * change.adapter, _NOISE)
         allowed = f"{MOST_LOST:.0%} of what the adapter changes"
@@ -183,9 +175,6 @@ def check_change(change: Change, precision: str) -> str | None:
             f"the exported model differs from the trained one by more than {allowed}: "
             f"{change.describe()}; nothing was exported{way_out}"
         )
-    if change.mean <= rounding:
-        return None
-    return f"{change.describe()}; rounding to {precision} usually explains {rounding:g}{way_out}"
 
 
 def _build_policy(source: Source, model: ModelSettings) -> Any:

@@ -1,8 +1,7 @@
 """Writes a trained model into a new folder, in the form of another library.
 
-source: a checkpoint's model folder, which holds a whole model, or an adapter in PEFT's or mlx-lm's
-form. Each writer also copies the tokenizer and the record of the model's stages, and returns the
-precision of the weights that it wrote.
+source: a checkpoint's model folder, with a whole model, or an adapter of PEFT or mlx-lm. Each
+writer also copies the tokenizer and the record of the model's stages, and returns its precision.
 """
 
 from __future__ import annotations
@@ -115,10 +114,7 @@ def _write_adapter(source: Path, target: Path) -> str:
 
 
 def _write_merged(source: Path, target: Path, precision: str) -> str:
-    """Write whole weights for transformers, with the adapter in them.
-
-    precision: auto keeps the precision of the base under an adapter, and of any other model.
-    """
+    """Write whole weights for transformers, the adapter in them; auto keeps the precision."""
     from wordle_rl.backends.adapters import is_adapter, read_adapter_form
     from wordle_rl.backends.torch.convert import merge_model
 

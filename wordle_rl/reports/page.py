@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pandas as pd
 from markupsafe import Markup
 
@@ -36,12 +35,12 @@ from wordle_rl.reports.run import (
     read_run,
 )
 from wordle_rl.reports.solvers import OPTIMUM, OPTIMUM_TITLE, solvers_of
-from wordle_rl.runs.files import write_bytes
+from wordle_rl.runs.files import render_template, write_bytes
 from wordle_rl.runs.folder import label_run
 
 PAGE = "report.html"  # in the folder of a run
 COMPARISON = "comparison.html"  # beside the first of several runs
-_TEMPLATES = Path(__file__).with_name("templates")
+_TEMPLATE = Path(__file__).parent / "templates" / "page.html.j2"
 _NONE = "–"
 _SECRETS = {"test": "test secrets", "all": "all answers"}
 _SAME = ["output_dir", "resume"]  # settings that say nothing about a run
@@ -79,7 +78,7 @@ def write_report(
     """Write the page of one or several runs. Returns its path, then those of its pictures.
 
     defaults: setting -> its default. out: None for report.html in the run's folder, or for
-    comparison.html beside the first of several. png: also write the page's pictures beside it.
+    comparison.html beside the first of several. png: also write the pictures beside it.
     """
     runs = [read_run(folder) for folder in folders]
     if out is None:
@@ -105,23 +104,18 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> tuple[str, li
         standings = player_pictures(everyone, what, strong=len(players), optimum=bool(solvers))
     curves = curve_pictures(runs, solvers_of(runs[0]))
     boards = board_pictures(_choose_boards(players), labels)
-    engine = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, trim_blocks=True,
-        lstrip_blocks=True, undefined=jinja2.StrictUndefined,
-    )  # fmt: skip
-    engine.filters["svg"] = to_svg
-
     columns = {"this run": runs[0]} if one else dict(zip(names, runs, strict=True))
     manifests: Any = {name: flatten(run.manifest) for name, run in columns.items()}
 
     def of_each(texts: Sequence[str]) -> list[str]:
         return [t if one else f"{name}: {t}" for name, t in zip(names, texts, strict=True) if t]
 
-    html = engine.get_template("page.html.j2").render(
+    html = render_template(
+        _TEMPLATE, escape=True, svg=to_svg,
         title=f"Run {one.name}" if one else f"{len(runs)} runs: {' and '.join(names[:3])}"
         + " and others" * (len(runs) > 3),
         facts=of_each([_describe(run) for run in runs]),
-        missing=of_each([" ".join(run.missing) for run in runs]),
+        missing=of_each([run.missing for run in runs]),
         headline=_headline(one, players), what=what, labels=labels,
         known=bool(solvers), standings=standings, curves=curves, boards=boards,
         results=_results_table(everyone, optimum=bool(solvers)),
@@ -134,12 +128,10 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> tuple[str, li
 
 
 def _with_distinct_names(runs: Sequence[Run]) -> list[Run]:
-    """Runs of one name are called by what their command lines set, or else by a number."""
+    """Runs of one name are called by what their command lines set, and a number."""
     names = [run.name for run in runs]
     if len(set(names)) < len(names):
-        names = [label_run(run.manifest) for run in runs]
-    if len(set(names)) < len(names):
-        names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
+        names = [f"{label_run(run.manifest)} ({n})" for n, run in enumerate(runs, 1)]
     return [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
 
 

@@ -1,7 +1,6 @@
 """The pictures of a page, drawn on axes: wins and guesses over steps, players, boards.
 
-A page has them as SVG whose text and lines take the page's own colour, so they suit light and dark.
-As PNG they also carry their title and note.
+A page has them as SVG in the page's own colour. As PNG they also carry their title and note.
 """
 
 from __future__ import annotations
@@ -55,10 +54,7 @@ class Picture(NamedTuple):
 
 
 def curve_pictures(runs: Sequence[Run], solvers: Sequence[Result]) -> list[Picture]:
-    """Wins and guesses of runs over their steps.
-
-    solvers: whose results on all answers are shown as lines, the first two of them.
-    """
+    """Wins and guesses of runs over their steps. solvers: the first two are shown as lines."""
     alone, found = runs[0] if len(runs) == 1 else None, []
     trained = alone is not None and len(alone.series("train/wins")) > 0
     levels = solvers[:2] if alone else []
@@ -80,11 +76,7 @@ def curve_pictures(runs: Sequence[Run], solvers: Sequence[Result]) -> list[Pictu
 def player_pictures(
     results: Sequence[Result], what: str, *, strong: int, optimum: bool
 ) -> list[Picture]:
-    """Wins and guesses of players with intervals.
-
-    what: the secrets. strong: how many of the first ones are models. optimum: whether the
-    published one applies.
-    """
+    """Wins and guesses of players with intervals. strong: how many of the first are models."""
     note = f"Games on {what}. The ends of a line are the 95 % interval over secrets."
     found = []
     for name, title, measure in (

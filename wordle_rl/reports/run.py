@@ -1,14 +1,13 @@
 """Everything that a page says about one run, read from its folder.
 
-A run may still train or have stopped. `Run.missing` names what its folder lacks, and the rest is
-shown. Shares are in 0..1, and intervals are 95 %.
+A run may still train or have stopped. Shares are in 0..1, and intervals are 95 %.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +17,6 @@ import pandas as pd
 
 from wordle_rl.evaluation.boards import NOTES
 from wordle_rl.evaluation.intervals import Z95, sign_test, standard_error
-from wordle_rl.policy.lineage import stages_of
 from wordle_rl.runs.config import read_config
 from wordle_rl.runs.files import StepLog, read_object
 from wordle_rl.runs.folder import RunFolder, given_name
@@ -108,30 +106,18 @@ class Run:
         return [report for report in (self.start, self.best) if report]
 
     @property
-    def missing(self) -> Iterator[str]:
-        """A sentence on everything that the folder lacks."""
+    def missing(self) -> str:
+        """A sentence on what the folder lacks, if anything."""
         if not (self.folder / "summary.json").exists():
-            status = self.manifest.get("status", "unknown")
-            yield f"summary.json is missing: the run is {status}, so nothing says how it ended."
-        if self.metrics.empty:
-            yield "metrics.jsonl is missing or empty, so there are no curves."
-        if len(self.reports) < 2:
-            yield "There are no reports on both the start and the end (trainer.report)."
-        if self.validations.empty:
-            yield "No validation was logged."
+            return f"summary.json is missing: the run is {self.manifest['status']}."
+        lacks = "There are no reports on both the start and the end (trainer.report=false)."
+        return lacks if len(self.reports) < 2 else ""
 
     @property
     def lineage(self) -> str:
         return next(
             (r.measures["lineage"] for r in self.reports[::-1] if "lineage" in r.measures), ""
         )
-
-    @property
-    def teachers(self) -> set[str]:
-        """The players that the model imitated at some time."""
-        models = [self.folder, *sorted((self.folder / "checkpoints").glob("*"))]
-        stages = [self.manifest, *(stage for one in models for stage in stages_of(one / "model"))]
-        return {str(stage["player"]) for stage in stages if stage.get("player")}
 
     @property
     def seconds(self) -> float:

@@ -37,7 +37,7 @@ def _known() -> tuple[str, dict[str, dict[str, int]]]:
 
 
 def solvers_of(run: Run, secrets: Sequence[str] | None = None) -> list[Result]:
-    """Each player's result, teachers of the run first, then by wins.
+    """Each player's result, by wins.
 
     secrets: that were played, None for all answers. Empty for other word lists or rules.
     """
@@ -49,10 +49,8 @@ def solvers_of(run: Run, secrets: Sequence[str] | None = None) -> list[Result]:
     played = [*players["entropy"]] if secrets is None else [*dict.fromkeys(secrets)]
     if not played or any(secret not in players["entropy"] for secret in played):
         return []
-    taught = run.teachers
     found = []
     for name, guesses in players.items():
-        title = f"teacher: {TITLES[name]}" if name in taught else TITLES[name]
         counted = count_results([guesses[secret] for secret in played], played, MAX_TURNS)
-        found.append(Result(label=title, measures={"games": len(played), **counted}))
-    return sorted(found, key=lambda one: (not one.label.startswith("teacher"), one.measures[WINS]))
+        found.append(Result(label=TITLES[name], measures={"games": len(played), **counted}))
+    return sorted(found, key=lambda one: one.measures[WINS])

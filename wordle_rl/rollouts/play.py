@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeVar
 
-from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, GameStatus, Rules, State
 from wordle_rl.policy.batch import ran_out_of_memory
 from wordle_rl.policy.engine import Engine, StopReason
@@ -43,16 +42,14 @@ def play(
     games: list[Game],
     *,
     answers: int | None = None,
-    opener: str | None = None,
     time_limit: float = float("inf"),
     watch: Callable[[Sequence[Game]], None] = lambda games: None,
 ) -> list[Game]:
     """Play games to their ends. Returns the same games.
 
-    answers: leave each game after this many, finished or not. opener: the first guess, which the
-    player does not make itself. time_limit: seconds after which unfinished games are out of time,
-    checked between turns. watch: called with all games before each turn and after the last one. It
-    may raise to abandon all games.
+    answers: leave each game after this many, finished or not. time_limit: seconds after which
+    unfinished games are out of time, checked between turns. watch: called with all games before
+    each turn and after the last one. It may raise to abandon all games.
     """
     begin = time.monotonic()
     for turn in itertools.count():
@@ -60,11 +57,7 @@ def play(
         live = {i: game for i, game in enumerate(games) if game.status is GameStatus.PLAYING}
         if not live or turn == answers:
             break
-        if turn == 0 and opener is not None:
-            for game in live.values():
-                game.play(opener, text=guess_text(opener))
-        else:
-            player(live, turn)
+        player(live, turn)
         if time.monotonic() - begin >= time_limit:
             for game in live.values():
                 if game.status is GameStatus.PLAYING:

@@ -1,9 +1,8 @@
 """Checkpoints that survive being killed at any moment, and that notice when they are broken.
 
 A checkpoint is a folder step_000123 with a checkpoint.json that lists size and sha256 of each file.
-It gets its name only when it is complete. The training loop writes the state of the run into it
-(counters, curriculum), and Policy.save in the backends the weights and the optimiser. One process
-writes to a store; others open it with read_only=True.
+It gets its name only when it is complete. One process writes to a store; others open it with
+read_only=True.
 """
 
 from __future__ import annotations
@@ -47,10 +46,9 @@ class Checkpoint:
 
 
 class CheckpointStore:
-    """The checkpoints of one run; keeps the newest ones and the best.
+    """The checkpoints of one run; keeps the best one, and so many of the newest.
 
-    folder: created if missing. It should be on a local file system. keep: how many of the newest
-    checkpoints stay.
+    folder: created if missing; on a local file system.
     """
 
     def __init__(self, folder: str | Path, keep: int = 2, *, read_only: bool = False) -> None:
@@ -64,10 +62,9 @@ class CheckpointStore:
             self._clean_up()
 
     def save(self, step: int, write: Callable[[Path], None]) -> Path:
-        """Write a checkpoint and return its folder. write: fills an empty folder.
+        """Write a checkpoint, or replace it, and return its folder. write: fills an empty folder.
 
-        An earlier checkpoint of this step is replaced. When write or the disk fails, the error is
-        raised, older checkpoints are unchanged and nothing half-written is left.
+        When write or the disk fails, older checkpoints are unchanged and nothing else is left.
         """
         target = self.folder / f"step_{step:06d}"
         temporary = self._beside(_TEMPORARY, target)
@@ -114,9 +111,9 @@ class CheckpointStore:
         return Checkpoint(path=path, step=step)
 
     def load_latest(self) -> Checkpoint | None:
-        """The newest unbroken checkpoint, or None without any checkpoint.
+        """The newest unbroken checkpoint, with a warning about each newer one; None without any.
 
-        Warns about each broken one that is newer. Raises CheckpointError when all are broken.
+        Raises CheckpointError when all are broken.
         """
         faults = []
         if (self.folder / "last").exists() and self._pointed("last") is None:
@@ -135,10 +132,7 @@ class CheckpointStore:
         return None
 
     def load_best(self) -> Checkpoint | None:
-        """The checkpoint marked as best, or None without any checkpoint.
-
-        When it is missing or broken, warns and returns load_latest(), whose errors it raises.
-        """
+        """The checkpoint marked as best; if that is lost, load_latest() with a warning."""
         if not self._all():
             return None
         marked = self.best()
@@ -155,8 +149,7 @@ class CheckpointStore:
     def load_named(self, name: str, option: str) -> Checkpoint:
         """The checkpoint best, last or start, and no other one in its place.
 
-        option: how the command line names a checkpoint, for messages. Raises FolderError when it is
-        missing or broken, and when the best one is the start.
+        option: how the command line names it. Raises FolderError, also if the best is the start.
         """
         path = {"best": self.best, "last": self.latest, "start": self.start}[name]()
         if path is None:
@@ -193,10 +186,7 @@ class CheckpointStore:
         self._prune()
 
     def _newest_first(self) -> list[Path]:
-        """The last saved one, then earlier steps, then later ones.
-
-        Steps after the last saved one are from before a resume from an earlier step.
-        """
+        """The last saved one, then earlier steps, then later ones, from before a resume."""
         paths = {step_of(path): path for path in self._all()}
         last = self._pointed("last")
         newest = max(paths, default=0) if last is None else step_of(last)

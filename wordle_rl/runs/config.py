@@ -74,6 +74,12 @@ def read_config(folder: Path) -> dict[str, Any]:
     return found
 
 
+def quote(text: str) -> str:
+    """Any text as a value on the command line, such as a path."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def quoted(argument: str) -> str:
     """Quote an argument for Hydra if it must be read as text, not as a number, null or a list.
 
@@ -83,8 +89,7 @@ def quoted(argument: str) -> str:
     if key in _DATA and equals and value not in _NO_DATA:
         # A file's name may hold anything, and a slice has brackets.
         key = "data.path" if key == "data" else key
-        escaped = value.strip("'").replace("\\", "\\\\").replace("'", "\\'")
-        return f"{key}='{escaped}'"
+        return f"{key}=" + quote(value.strip("'"))
     if key == "data" and equals:
         return "data.path=null"
     if not value.isascii() and _PLAIN.fullmatch(value) and not {",", "\\"} & set(value):

@@ -2,7 +2,7 @@
 
 Exit codes: 2 for wrong input, a full disk and a missing library, 1 when nobody reads the output any
 more. Every other exception is a bug and keeps its traceback. The lines about Hydra's errors rely on
-the classes and texts of Hydra 1.3 and OmegaConf 2.3.
+the texts of Hydra 1.3 and OmegaConf 2.3.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from wordle_rl.runs.instantiate import settings_of
 from wordle_rl.runs.paths import CONF, INSTALLED, TRAIN
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no room, above a quota, above ulimit -f
@@ -76,11 +75,7 @@ def user_errors() -> Iterator[None]:
 
 
 def describe(error: Exception) -> str | None:
-    """The line about an error of the user, None for any other error.
-
-    The user's are our own ValueErrors, those of Hydra and OmegaConf, OSErrors, libraries that are
-    not installed, and a full disk in the words of any library.
-    """
+    """The line about an error of the user, None for any other error."""
     if reason := full_disk(error):
         return (
             f"{reason}: make room, then continue with {TRAIN} resume=<run folder>, or start again; "
@@ -155,7 +150,7 @@ def describe_hydra_error(error: Exception) -> str:
         )
     if isinstance(error, MissingConfigException) and error.options and error.missing_cfg_file:
         group, _, option = error.missing_cfg_file.partition("/")
-        options = sorted(error.options, key=lambda o: (o.isdigit() and int(o), o))
+        options = sorted(error.options)
         near = "".join(f"; did you mean {name}?" for name in _near(option, options, 0.6))
         return f"{group} must be one of {', '.join(options)}, not {option!r}{near}"
     if isinstance(cause, ConfigAttributeError | ConfigKeyError) and cause.full_key:
@@ -173,8 +168,6 @@ def _describe_unknown_key(key: str, node: Any) -> str:
     there = [str(k) for k in node or {} if k not in ("hydra", "_target_")]
     if not there:
         return f"there is no setting {key}: {group} is a single value"
-    if "_target_" in node and name in settings_of(node["_target_"]):
-        return f"{key} is not listed in the YAML file of {group}: list it there, or write +{key}="
     every = {"experiment": "experiment", "sweep": "sweep"}  # not kept in the composed config
     for path in _list_paths(node._get_root()):
         every.setdefault(path.rpartition(".")[2], path)

@@ -1,7 +1,6 @@
 """Files that a killed process cannot spoil: JSON replaced as a whole, and logs of a line per step.
 
-A reader never sees half a file. Only the last line of a log can be torn, and it is dropped. What is
-read has a limit of size and is checked, because it may come from somebody else.
+What is read has a limit of size and is checked, because it may come from somebody else.
 """
 
 from __future__ import annotations
@@ -28,10 +27,7 @@ class FolderError(ValueError):
 
 
 def read_text(path: Path) -> str:
-    """The UTF-8 text of a file, without a byte order mark.
-
-    Raises FolderError in one line, also for a file of more than 64 MiB.
-    """
+    """The UTF-8 text of a file up to 64 MiB. Raises FolderError in one line."""
     try:
         with open(path, "rb") as file:
             data = file.read(_LARGEST + 1)
@@ -66,10 +62,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def check_entries(place: Any, entries: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
-    """Raise FolderError unless the entries are of these annotated types; any may be missing.
-
-    place: the file, or the part of it, for the message.
-    """
+    """Raise FolderError, which names the place, unless entries are of these annotated types."""
     for name, kind in kinds.items():
         if name in entries:
             try:
@@ -79,7 +72,7 @@ def check_entries(place: Any, entries: Mapping[str, Any], kinds: Mapping[str, An
 
 
 def check_all_entries(place: Any, entries: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
-    """Raise FolderError unless all these entries exist and are of these annotated types."""
+    """The same, and none of them may be missing."""
     if missing := [name for name in kinds if name not in entries]:
         raise FolderError(f"{place}: {missing[0]} is missing")
     check_entries(place, entries, kinds)
@@ -95,10 +88,7 @@ def file_digest(path: Path) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value in the form that JSON can hold: NaN and infinities become None, arrays lists.
-
-    Raises TypeError for anything that has no such form.
-    """
+    """A value as JSON can hold it: NaN and infinities become None, arrays lists; or TypeError."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -157,11 +147,22 @@ def remove_temporary_files(folder: Path) -> None:
         left.unlink()
 
 
-class StepLog:
-    """A file of JSON lines that a killed process cannot spoil.
+def render_template(file: Path, *, escape: bool = False, **found: Any) -> str:
+    """A jinja2 template with what it shows. Callables are its filters. escape: for HTML."""
+    import jinja2
 
-    Each line has the number of its step. Only the last line can be torn. Readers skip a torn
-    line, and the next append removes it. Cutting a log back rewrites it.
+    engine = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(file.parent), autoescape=escape, trim_blocks=True,
+        lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined,
+    )  # fmt: skip
+    engine.filters |= {name: value for name, value in found.items() if callable(value)}
+    return engine.get_template(file.name).render(found)
+
+
+class StepLog:
+    """A file of JSON lines, each with the number of its step.
+
+    A killed process can tear only the last line. Readers skip it, and the next append removes it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -175,10 +176,7 @@ class StepLog:
     def extend(
         self, step: int, records: Iterable[Mapping[str, Any]], *, most: float = math.inf
     ) -> bool:
-        """Add a line per record. Returns False, and adds none, if the file would be too large.
-
-        most: bytes of the file.
-        """
+        """Add a line per record. Returns False, and adds none, above `most` bytes in the file."""
         lines = []
         for record in records:
             if record.get("step", step) != step:
@@ -196,14 +194,11 @@ class StepLog:
         return True
 
     def read(self) -> list[dict[str, Any]]:
-        """All records, oldest first; empty without a file.
-
-        Raises FolderError when a line other than the last is not a JSON object with a step.
-        """
+        """All records, oldest first; empty without a file. Raises FolderError, see records()."""
         return [*self.records()]
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """The same one by one, for a file that may be large."""
+        """The records one by one. A line but the last that is no record of a step is an error."""
         return (record for _, record in self._lines())
 
     def truncate_after(self, step: int) -> int:

@@ -1,7 +1,7 @@
 """The run folder: everything that a run made, in a form that can be read without the program.
 
 Creates, opens and finds folders, writes the manifest, and locks a folder against a second training
-process (on one machine, and over NFS where the server supports flock).
+process (over NFS where the server supports flock).
 """
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ _NAME_LENGTH = 60  # characters of a run's name that its folder keeps, and of ch
 BROKEN = (FolderError, OSError, KeyError, TypeError, ValueError)  # what a damaged folder raises
 _REASON_LENGTH = 500  # characters that a manifest keeps of why a run failed
 _SETTING = re.compile(r"[+~]*([A-Za-z_][\w./@]*)=(.*)", re.S)
-# Settings that say nothing about what is learnt, but for some of them.
-_UNTOLD = re.compile(r"name|output_dir|resume|model|sweep|(hydra|logger|backend|trainer)([./].*)?")
-_TOLD = {"backend", "backend.precision", "trainer.steps", "trainer.epochs"}
+# Settings that say nothing about what is learnt.
+_UNTOLD = re.compile(r"name|output_dir|resume|model|sweep|(hydra|logger|trainer[./]show).*")
 
 
 @dataclass(frozen=True)
@@ -54,20 +53,15 @@ class RunFolder:
         stamp = (now or datetime.now()).strftime("%Y-%m-%d_%H-%M-%S")
         label = re.sub(r"[^A-Za-z0-9._=-]+", "-", name).strip("-.")[:_NAME_LENGTH] or "run"
         path = Path(root) / f"{stamp}_{label}_{os.getpid()}-{secrets.token_hex(3)}"
-        try:
-            path.mkdir(parents=True)
-        except OSError as error:
-            raise FolderError(f"{path}: cannot be created ({error.strerror})") from None
+        path.mkdir(parents=True)
         return cls(path)
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
         """The folder of an earlier run. Raises FolderError unless its manifest can be read."""
-        path = Path(path)
-        if not path.is_dir():
-            wrong = "is a file, not a run folder" if path.exists() else "no such run folder"
-            raise FolderError(f"{path}: {wrong}")
-        folder = cls(path)
+        folder = cls(Path(path))
+        if not folder.path.is_dir():
+            raise FolderError(f"{path}: no such run folder")
         folder.manifest()
         return folder
 
@@ -76,15 +70,15 @@ class RunFolder:
         return self.path / "checkpoints"
 
     def metrics_log(self) -> StepLog:
-        """The metrics of each step, one line a step: metrics.jsonl."""
+        """A line for each step."""
         return StepLog(self.path / "metrics.jsonl")
 
     def games_log(self) -> StepLog:
-        """Games of every n-th step, one line a game: games.jsonl."""
+        """A line for each game of every n-th step."""
         return StepLog(self.path / "games.jsonl")
 
     def validation_games_log(self) -> StepLog:
-        """Every validation game, one line a game: validation_games.jsonl."""
+        """A line for each validation game."""
         return StepLog(self.path / "validation_games.jsonl")
 
     # -- the manifest -----------------------------------------------------------------------------
@@ -97,10 +91,7 @@ class RunFolder:
         return read_object(path)
 
     def write_manifest(self, **entries: Any) -> dict[str, Any]:
-        """Write and return manifest.json: status "running", the environment, and these entries.
-
-        entries: what repeats the run, such as its seeds, the digests of its words, its command.
-        """
+        """Write and return manifest.json: status "running", the environment, and these entries."""
         manifest = {"status": "running", "started": _now(), **describe_environment(), **entries}
         write_json(self.path / "manifest.json", manifest)
         return manifest
@@ -118,10 +109,6 @@ class RunFolder:
         reason = " ".join(reason.split())[:_REASON_LENGTH]
         with suppress(OSError, FolderError):  # the error itself matters more
             self.set_status("failed", reason)
-
-    def note_first_checkpoint(self) -> None:
-        """Record that a checkpoint exists, so that a later loss of all checkpoints is noticed."""
-        self._update_manifest(first_checkpoint=_now())
 
     def note_resume(self, **entries: Any) -> None:
         """Record that the run is resumed. entries: its step, command and changed settings."""
@@ -156,7 +143,6 @@ class RunFolder:
         """Hold the folder for this process alone; the kernel unlocks it when the process dies.
 
         Raises FolderError at once when another process, or another lock in this one, holds it.
-        A forked child also holds the lock; processes started with subprocess do not.
         """
         with open(self.path / ".lock", "a+b") as file:
             try:
@@ -191,8 +177,7 @@ def find_run(
     """The run that a setting names: by its folder, or `latest`, the one that began last.
 
     statuses: which ones the latest may have; without any, all. root: where a relative folder
-    starts. outputs: where the latest is looked for. Raises FolderError for a folder that is no run,
-    ConfigError when there is no such run.
+    starts. outputs: where the latest is. Raises FolderError and ConfigError.
     """
     if given != LATEST:
         return RunFolder.open(root / given)
@@ -233,7 +218,7 @@ def label_run(manifest: Mapping[str, Any]) -> str:
     changes = {}
     for setting in filter(None, map(_SETTING.fullmatch, manifest.get("command", [])[1:])):
         key, value = setting[1], setting[2].strip("'\"")
-        if key in _TOLD or not _UNTOLD.fullmatch(key):
+        if not _UNTOLD.fullmatch(key):
             changes[key] = Path(value).name or value
     words = [changes.pop("experiment")] if "experiment" in changes else []
     words += [f"{key.rpartition('.')[2]}={value}" for key, value in changes.items()]
@@ -246,7 +231,7 @@ def label_run(manifest: Mapping[str, Any]) -> str:
 
 
 def describe_environment() -> dict[str, Any]:
-    """Python, platform, processors, package versions and git revision, as a manifest keeps them."""
+    """Python, platform, processors, package versions and git revision."""
     versions = {}
     for package in _PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
@@ -261,11 +246,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def git_revision(folder: Path) -> dict[str, Any] | None:
-    """{"revision", "dirty"} of the repository whose root is folder, untracked files included.
-
-    None without git, without a commit, or when folder is only inside another repository, as an
-    installed package may be.
-    """
+    """{"revision", "dirty"} of the repository whose root is folder; None for another folder."""
 
     def git(*arguments: str) -> str:
         # Without optional locks, asking for the status never disturbs a git command beside it.

@@ -45,15 +45,16 @@ class Within:
 
 Count = Annotated[int, Within(1, MOST)]
 Share = Annotated[float, Within(0, 1)]
+Seed = Annotated[int, Within(0, 2**63, "[)")]  # which every generator takes
 
 
 def instantiate(key: str, node: Any, kind: type, **injected: Any) -> Any:
     """Make the object of a config node; injected values fill the fields of the same names, if any.
 
-    key: the node's place in the config, for messages; empty for the config itself. kind: the class
-    or protocol of the object; a node without `_target_` is of a class by itself. Groups inside the
-    node become the dataclasses that its fields want. Raises ConfigError if the node names another
-    class, or if a setting is missing, unknown or wrong. The error names the key.
+    key: the node's place in the config. kind: the class or protocol of the object; a node without
+    `_target_` is of that class itself. Groups inside become the dataclasses that the fields want.
+    Raises ConfigError, which names the key, for another class, and if a setting is missing, unknown
+    or wrong.
     """
     if not isinstance(node, Mapping):
         raise ConfigError(f"{key} must be a group of settings, not {node!r}")
@@ -68,7 +69,8 @@ def instantiate(key: str, node: Any, kind: type, **injected: Any) -> Any:
     hints = get_type_hints(cls, include_extras=True)
     for name, value in settings.items():
         place, wanted = f"{key}.{name}".lstrip("."), (hints[name], *get_args(hints[name]))
-        group: Any = next((one for one in wanted if dataclasses.is_dataclass(one)), None)
+        kinds = (one for one in wanted if isinstance(one, type) and dataclasses.is_dataclass(one))
+        group = next(kinds, None)
         if group is not None and isinstance(value, Mapping):
             settings[name] = value = instantiate(place, value, group)
         check_type(place, value, hints[name])
@@ -78,14 +80,6 @@ def instantiate(key: str, node: Any, kind: type, **injected: Any) -> Any:
         if no_default and name not in filled:
             raise ConfigError(f"{key}.{name} must be given: {key}.{name}=...")
     return cls(**filled)
-
-
-def settings_of(target: Any) -> list[str]:
-    """Names of the settings of a `_target_`; empty if it is not a component."""
-    try:
-        return [f.name for f in dataclasses.fields(_named("", target))]
-    except ConfigError:
-        return []
 
 
 def option_of(part: object) -> str:
@@ -99,28 +93,10 @@ def check_type(key: str, value: Any, hint: Any) -> None:
         raise ConfigError(f"{key} must be {_type_name(hint)}, not {value!r}")
 
 
-def check_range(key: str, value: float, least: float, most: float) -> None:
-    """Raise ConfigError unless the value of a setting is in a range, both ends included."""
-    if not least <= value <= most:
-        raise ConfigError(f"{key} must be {least}..{most}, not {value}")
-
-
-def check_above_zero(key: str, value: float, most: float, *, unit: str = "") -> None:
-    """Raise ConfigError unless the value of a setting is above 0 and at most so much."""
-    if not 0 < value <= most:
-        raise ConfigError(f"{key} must be above 0{unit} and at most {most}, not {value}")
-
-
 def check_choice(key: str, value: object, allowed: tuple[str, ...]) -> None:
     """Raise ConfigError unless the value of a setting is one of the allowed ones."""
     if value not in allowed:
         raise ConfigError(f"{key} must be one of {', '.join(allowed)}, not {value!r}")
-
-
-def check_seed(key: str, value: int) -> None:
-    """Raise ConfigError unless every generator takes this seed."""
-    if not 0 <= value < 2**63:
-        raise ConfigError(f"{key} must be a whole number from 0 to below 2**63, not {value}")
 
 
 def _fits(value: Any, hint: Any) -> bool:

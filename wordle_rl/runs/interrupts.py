@@ -1,8 +1,8 @@
 """Ctrl-C and SIGTERM as requests to stop, obeyed where a run can stop without loss.
 
-Python runs signal handlers only in the main thread, so a run must be started there. It runs none
-while that thread is inside a library, which may wait for another process for ever. A second thread
-therefore counts the signals. This module imports nothing slow, because commands begin with it.
+Python runs no signal handler while the main thread is inside a library, which may wait for another
+process for ever. A second thread therefore counts the signals. This module imports nothing slow,
+because commands begin with it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,7 @@ _ADVICE = b"\nStopping at the next safe point; press Ctrl-C again to quit now.\n
 
 
 def begin() -> None:
-    """Prepare the process for a command; call it before anything slow is imported.
-
-    Until Interrupts are entered, Ctrl-C ends the process with 130 and SIGTERM with 143.
-    """
+    """Prepare the process for a command: Ctrl-C ends it with 130, SIGTERM with 143."""
 
     def stop(signum: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + signum)
@@ -99,10 +96,7 @@ class Interrupts:
             raise Interrupted(self._signum)
 
     def on_second(self, act: Callable[[], None]) -> None:
-        """Call this in another thread when a second signal comes, before the process ends.
-
-        The last one added is called first.
-        """
+        """Call this, in another thread, before a second signal ends the process; last one first."""
         self._last_acts.append(act)
 
     def _take(self, signum: int, frame: FrameType | None) -> None:

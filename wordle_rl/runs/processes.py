@@ -1,7 +1,6 @@
 """The processes that train one policy together, each on its share of a step's groups.
 
 All of them hold the same weights and run the same code in the same order; a group is never split.
-`backend.devices` or torchrun starts them, torchrun on one or more machines.
 """
 
 from __future__ import annotations
@@ -23,22 +22,15 @@ class Processes(Protocol):
     """How the processes of a run exchange data; every call waits for all of them."""
 
     @property
-    def rank(self) -> int:
-        """Number of this process; 0 is the one that writes files."""
-        ...
+    def rank(self) -> int: ...  # 0 is the process that writes files
 
     @property
     def size(self) -> int: ...
 
-    def gather(self, value: T) -> list[T]:
-        """The values of all processes, in the order of their ranks; every process gets them."""
-        ...
+    def gather(self, value: T) -> list[T]: ...  # every process's value, in the order of ranks
 
     def add_up(self, tensors: Sequence[Any]) -> None:
-        """Replace each of the backend's tensors, in place, by its sum over the processes.
-
-        All processes get the same bits.
-        """
+        """Replace each tensor, in place, by its sum over the processes, with the same bits."""
         ...
 
 
@@ -83,10 +75,7 @@ class Launch:
 
 
 def read_launch() -> Launch | None:
-    """What torchrun's variables say about this process. None for a process of its own.
-
-    Raises ConfigError for variables that do not fit together.
-    """
+    """What torchrun's variables say about this process. None for a process of its own."""
     size = os.environ.get("WORLD_SIZE", "1")
     if size == "1":
         return None
@@ -95,10 +84,7 @@ def read_launch() -> Launch | None:
             f"WORLD_SIZE={size} is in the environment without {', '.join(lacking)}: "
             "start the processes with torchrun, or unset WORLD_SIZE"
         )
-    given = {name: os.environ[name] for name in _NUMBERS}
-    if not all(map(str.isdecimal, given.values())):
-        raise ConfigError(f"these must be whole numbers in the environment: {given}")
-    rank, world, local_rank, local_size, port = map(int, given.values())
+    rank, world, local_rank, local_size, port = (int(os.environ[name]) for name in _NUMBERS)
     return Launch(
         rank=rank, size=world, local_rank=local_rank, local_size=local_size,
         address=os.environ["MASTER_ADDR"], port=port,

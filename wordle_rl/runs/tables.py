@@ -1,15 +1,13 @@
 """Tables of rows in JSON Lines, Parquet and CSV files.
 
-The library `datasets` reads them. It keeps a copy in a cache folder and maps that into memory, so a
-file may be larger than the memory. Cells are plain values. Nothing in a file is decoded, fetched or
-run, whatever types it claims.
+The library `datasets` maps a copy of them into memory, so a file may be larger than the memory.
+Nothing in a file is decoded, fetched or run, whatever types it claims.
 """
 
 from __future__ import annotations
 
 import glob
 import io
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,8 +50,8 @@ class Table:
 def read_table(path: Path, split: str | None, cache: Path) -> Table:
     """Open a file of rows. Raises ConfigError or FolderError in one line.
 
-    split: a slice in the grammar of `datasets`, such as train[:100] or train[10%:]; None takes all
-    rows. A file is one split, named train. cache: folder for the mapped copies.
+    split: a slice in the grammar of `datasets`, such as train[10%:]; None takes all rows. cache:
+    folder for the mapped copies.
     """
     kind = KINDS.get(path.suffix.lower())
     if kind is None:
@@ -80,20 +78,9 @@ def _load(path: Path, kind: str, cache: Path) -> Any:
         reason = _reason(error)
         if reason.endswith("corresponds to no data!"):
             return ()
-        where = _find_bad_line(path) if path.suffix.lower() == ".jsonl" else ""
-        raise FolderError(f"{path}{where}: cannot be read as {kind} ({reason})") from None
+        raise FolderError(f"{path}: cannot be read as {kind} ({reason})") from None
     finally:
         datasets.logging.set_verbosity(verbosity)
-
-
-def _find_bad_line(path: Path) -> str:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                json.loads(line)
-            except ValueError:
-                return f" line {number}"
-    return ""
 
 
 def _reason(error: BaseException) -> str:

@@ -1,7 +1,7 @@
 """Optuna's ledger of a study: its database, its samplers and pruners, and its two rounds.
 
-The rounds are the search, and the winner and the default with fresh seeds. Each is an Optuna study.
-A grid's points are queued as trials, so that no two workers take the same one.
+The rounds are the search, and the winner and the default with fresh seeds. Each is an Optuna study
+in which a grid's points are queued, so that no two workers take the same one.
 """
 
 from __future__ import annotations
@@ -62,8 +62,7 @@ def open_storage(settings: StudySettings) -> RDBStorage:
 def build_sampler(node: Mapping[str, Any] | None, trial: int) -> Any:
     """The sampler of one trial, seeded by the study's seed and the trial's number.
 
-    This keeps several workers from drawing the same point for different trials. A study with one
-    worker draws the same points however often it was interrupted.
+    So no two workers draw the same point, and an interrupted study draws the same points.
     """
     if node is None:
         return optuna.samplers.RandomSampler()  # a grid queues its points
@@ -78,10 +77,7 @@ def build_pruner(node: Mapping[str, Any] | None) -> Any:
 
 
 def _build_part(key: str, node: Mapping[str, Any], module: ModuleType, **more: Any) -> Any:
-    """The object of a node, whose `_target_` is a class of the module. Raises ConfigError.
-
-    more: arguments that the class gets if it knows them.
-    """
+    """The object of a node, whose `_target_` is a class of the module; more: if it knows them."""
     where, _, name = str(node.get("_target_")).rpartition(".")
     if where != module.__name__ or name not in module.__all__:
         have = ", ".join(n for n in module.__all__ if n[0].isupper())
@@ -132,8 +128,8 @@ class Round:
     def take_trial(self, sampler: Mapping[str, Any] | None) -> optuna.Trial | None:
         """A trial with its parameters; None when there is none to take.
 
-        Only one thread of a machine may call it at a time: Optuna relies on SELECT ... FOR UPDATE
-        to give a trial to one worker alone, which sqlite ignores.
+        For one thread of a machine at a time: sqlite ignores SELECT ... FOR UPDATE, by which Optuna
+        gives a trial to one worker alone.
         """
         optuna.storages.fail_stale_trials(self.study)
         states = [trial.state for trial in self.trials]
@@ -157,10 +153,7 @@ def open_search(storage: RDBStorage, plan: StudyPlan) -> Round:
 
 
 def open_confirmation(storage: RDBStorage, plan: StudyPlan, winner: FrozenTrial) -> Round:
-    """The winner and the default again, with fresh seeds, reported on the test secrets.
-
-    Its name has the number of the winner's trial, as a search that grows may find another winner.
-    """
+    """The winner and the default again, with fresh seeds, reported on the test secrets."""
     settings = plan.settings
     best: Any = {name: value for name, value in winner.params.items() if name != "seed"}
     default: Any = settings.default or {}
@@ -219,11 +212,7 @@ def _check_identity(plan: StudyPlan, before: Mapping[str, Any] | None) -> None:
 
 
 def find_winner(trials: Sequence[FrozenTrial]) -> FrozenTrial | None:
-    """The first trial of the arm with the best mean objective over seeds.
-
-    An arm counts only if it completed as many seeds as any other arm, so one lucky seed does not
-    win.
-    """
+    """The first trial of the arm with the best mean over seeds, of those with the most seeds."""
     arms: dict[str, list[FrozenTrial]] = {}
     for trial in trials:
         if trial.state == TrialState.COMPLETE:

@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from optuna.distributions import CategoricalDistribution, distribution_to_json
 
-from wordle_rl.runs.instantiate import ConfigError, instantiate
+from wordle_rl.runs.instantiate import MOST, ConfigError, Count, Seed, Within, instantiate
 from wordle_rl.runs.paths import CONF, ROOT
 from wordle_rl.sweeps.space import (
     ARM,
@@ -32,25 +32,17 @@ from wordle_rl.sweeps.space import (
 Compose = Callable[[Sequence[str]], dict[str, Any]]  # overrides -> the resolved config
 _RESERVED = ("output_dir", "resume", "sweep")  # set by the sweeper
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_Size = Annotated[float, Within(0, MOST)]
 _SHOWN = 40  # characters of the settings in the name of a study that has none
-
-
-def _check_at_least(least: float, **given: float | None) -> None:
-    for key, value in given.items():
-        if value is not None and value < least:
-            raise ValueError(f"hydra.sweeper.{key} must be {least} or more, not {value}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetSettings:
     """How much each trial may play, equal for all arms of a study."""
 
-    games: int | None = None  # sets trainer.steps
-    games_per_step: int | None = None  # sets rollout.groups; None keeps the config's groups
-    validations: int = 10  # how often a trial reports, at equal numbers of games
-
-    def __post_init__(self) -> None:
-        _check_at_least(1, **{f"budget.{key}": value for key, value in vars(self).items()})
+    games: Count | None = None  # sets trainer.steps
+    games_per_step: Count | None = None  # sets rollout.groups; None keeps the config's groups
+    validations: Count = 10  # how often a trial reports, at equal numbers of games
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,20 +52,16 @@ class AnalysisSettings:
     measure: Literal[
         "wins", "guesses", "repeats", "repeats_over_time", "refused", "idle_groups", "test_wins"
     ] = "wins"
-    comparisons: dict[str, list[object]] = field(default_factory=dict)  # name: [one, other]
-    effect: float | None = None  # the smallest difference that the study asks about
-    margin: float | None = None  # differences up to it count as none; None: the measure's own
+    comparisons: dict[str, list[str | dict]] = field(default_factory=dict)  # name: [one, other]
+    effect: _Size | None = None  # the smallest difference that the study asks about
+    margin: _Size | None = None  # differences up to it count as none; None: the measure's own
     pilot: str | None = None  # a study whose trials tell the spread between seeds
     underpowered: bool = False  # whether to start although the pilot says it finds too little
 
     def __post_init__(self) -> None:
-        _check_at_least(0.0, **{"analysis.margin": self.margin, "analysis.effect": self.effect})
         for name, pair in self.comparisons.items():
-            if len(pair) != 2 or not all(isinstance(arm, str | dict) for arm in pair):
-                raise ValueError(
-                    f"hydra.sweeper.analysis.comparisons.{name} must be a list of two arms, each a "
-                    f"name or its parameters, not {pair}"
-                )
+            if len(pair) != 2:
+                raise ValueError(f"hydra.sweeper.analysis.comparisons.{name} must be two arms")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,28 +78,26 @@ class StudySettings:
     pruner: dict[str, object] | None = None
     budget: BudgetSettings = BudgetSettings()
     analysis: AnalysisSettings = field(default_factory=AnalysisSettings)
-    n_trials: int | None = None
-    confirm_seeds: list[int] = field(default_factory=list)
+    n_trials: Count | None = None
+    confirm_seeds: list[Seed] = field(default_factory=list)
     storage: str | None = None
     folder: str | None = None
-    jobs: int = 1
-    heartbeat: int = 60
-    grace: int = 180
+    jobs: Count = 1
+    heartbeat: Count = 60
+    grace: Count = 180
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ValueError(
                 f"hydra.sweeper.name must be letters, digits and ._-, not {self.name!r}"
             )
-        _check_at_least(1, n_trials=self.n_trials, jobs=self.jobs, heartbeat=self.heartbeat)
-        _check_at_least(self.heartbeat + 1, grace=self.grace)
+        if self.grace <= self.heartbeat:
+            raise ValueError("hydra.sweeper.grace must be above hydra.sweeper.heartbeat")
         if (self.sampler is None) != (self.n_trials is None):
             raise ValueError(
                 "hydra.sweeper.n_trials must be given with a sampler, and only then: a grid has "
                 "its own points"
             )
-        if len(set(self.confirm_seeds)) < len(self.confirm_seeds):
-            raise ValueError("hydra.sweeper.confirm_seeds must all differ")
 
     @property
     def place(self) -> Path:

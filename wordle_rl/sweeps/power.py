@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import statistics
 
-from wordle_rl.runs.instantiate import ConfigError, check_choice
+from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.sweeps.plan import StudyPlan, list_studies
+from wordle_rl.sweeps.plan import StudyPlan
 from wordle_rl.sweeps.results import RECORD, SEARCH
 from wordle_rl.sweeps.space import name_arm
 from wordle_rl.sweeps.verdicts import (
@@ -35,30 +35,24 @@ def check_power(plan: StudyPlan) -> None:
     settings, analysis = plan.settings, plan.settings.analysis
     if not plan.points:
         return
-    arms = list_arms(plan)
-    _, left_out = pair_arms(arms, plan.space, settings.default, analysis.comparisons)
-    for name in left_out:
-        print(f"no comparison {name!r}: it names an arm that is not among {'; '.join(arms)}")
+    for name in list_pairs(plan)[1]:
+        print(f"no comparison {name!r}: it names an arm that does not run")
     if analysis.pilot is None:
         return
     places = [ROOT / "sweeps" / analysis.pilot, settings.place.parent / analysis.pilot]
     pilot = next((place for place in places if (place / RECORD).is_file()), None)
     if pilot is None:
-        check_choice("hydra.sweeper.analysis.pilot", analysis.pilot,
-                     (settings.name, *list_studies()))  # fmt: skip
         print(f"what this study can find is not known: its pilot {analysis.pilot} did not run")
         return
     spread, resolution = plan_power(plan, read_study(pilot))
     measure = MEASURES[analysis.measure]
-    unit, scale, digits = measure.unit, measure.scale, measure.digits + 1
-    between, error = scale * math.sqrt(spread.seed_variance), scale * spread.error
+    unit, digits = measure.unit, measure.digits + 1
+    between = measure.scale * math.sqrt(spread.seed_variance)
     print(
         f"measure: {measure.title}\n"
         f"pilot {analysis.pilot}: differences between two arms vary by {between:.{digits}f} {unit} "
-        "from seed to seed (standard deviation)\n"
-        f"planned: {spread.seeds} seeds, {spread.secrets} secrets, standard error "
-        f"{error:.{digits}f} {unit}\n"
-        f"resolution: a difference of {resolution:.{digits}f} {unit} is found with a chance of 80 %"
+        f"from seed to seed (standard deviation)\nresolution: {spread.seeds} seeds find a "
+        f"difference of {resolution:.{digits}f} {unit} with a chance of 80 %"
     )
     if analysis.effect and resolution > analysis.effect and not analysis.underpowered:
         raise ConfigError(
@@ -68,18 +62,19 @@ def check_power(plan: StudyPlan) -> None:
         )
 
 
-def list_arms(plan: StudyPlan) -> list[str]:
-    """The names of a grid's arms."""
-    return list(dict.fromkeys(name_arm(point, plan.space) for point in plan.points or ()))
+def list_pairs(plan: StudyPlan) -> tuple[dict[str, tuple[str, str]], list[str]]:
+    """The comparisons of a grid, and those of arms that do not run."""
+    arms = list(dict.fromkeys(name_arm(point, plan.space) for point in plan.points or ()))
+    return pair_arms(arms, plan.space, plan.settings.default, plan.settings.analysis.comparisons)
 
 
 def plan_power(plan: StudyPlan, pilot: Study) -> tuple[Spread, float]:
     """The spread of one comparison of a grid, and the grid's resolution in the measure's unit.
 
-    The variances are the means over all differences between the first arm of the pilot and its
-    others. Raises ValueError for a pilot without two arms of two seeds, and for a grid of one seed.
+    The variances are means over all differences between the pilot's first arm and its others.
+    Raises ValueError for a pilot without two arms of two seeds, and for a grid of one seed.
     """
-    analysis, measure = plan.settings.analysis, MEASURES[plan.settings.analysis.measure]
+    measure = MEASURES[plan.settings.analysis.measure]
     count = len({point.get("seed") for point in plan.points or ()})
     if count < 2:
         raise ConfigError(
@@ -103,5 +98,5 @@ def plan_power(plan: StudyPlan, pilot: Study) -> tuple[Spread, float]:
         mean=0.0, error=math.sqrt(seed_variance / count + rest), seed_variance=seed_variance,
         seeds=count, secrets=least.secrets,
     )  # fmt: skip
-    pairs, _ = pair_arms(list_arms(plan), plan.space, plan.settings.default, analysis.comparisons)
-    return spread, measure.scale * find_resolution(spread, comparisons=max(len(pairs), 1))
+    count = max(len(list_pairs(plan)[0]), 1)
+    return spread, measure.scale * find_resolution(spread, comparisons=count)

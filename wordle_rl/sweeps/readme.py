@@ -14,21 +14,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jinja2
 from scipy.stats import t
 
-from wordle_rl.runs.figures import (
-    BLUE,
-    GREY,
-    INK,
-    count_on_x,
-    label_axes,
-    name_lines,
-    new_figure,
-    save_figure,
-    write_caption,
-)
-from wordle_rl.runs.files import write_bytes
+from wordle_rl.runs.figures import BLUE, GREY, INK, new_figure, save_figure
+from wordle_rl.runs.files import render_template, write_bytes
 from wordle_rl.sweeps.results import CONFIRMATION, RECORD, SEARCH, WINS
 from wordle_rl.sweeps.verdicts import (
     UNDECIDED,
@@ -51,6 +40,7 @@ _MOST_ROWS = 20
 _MOST_CURVES = 10  # arms whose names can be read in one picture
 _WIDE = 40  # characters of a name in a line of the picture
 _Y = "validation games won (%)"
+_BESIDE: Any = {"loc": "upper left", "bbox_to_anchor": (1, 1), "frameon": False, "fontsize": 9}
 _LEAST_P = 0.001  # a smaller one is not told apart
 _COLUMNS = 100  # of Markdown
 _FIGURES = {  # column of an arm: figure of its trials, factor, digits, whether less the default's
@@ -66,10 +56,7 @@ _FIGURES = {  # column of an arm: figure of its trials, factor, digits, whether 
 
 
 def write_page(folder: Path) -> Path:
-    """Write page and picture of a study, and the index if one is beside it. Returns the page.
-
-    Raises ValueError in one line for a folder without a study that ran.
-    """
+    """Write page and picture of a study, and the index if one is beside it. Returns the page."""
     study = read_study(folder)
     figure = draw_study(study)
     if figure is not None:
@@ -139,7 +126,7 @@ def list_effects(effects: Sequence[Effect], measure: Measure) -> list[list[str]]
 def list_arms(trials: Frame, default: str | None) -> list[list[str]]:
     """A row for each arm, titles first: means over seeds with their 95 % intervals.
 
-    default: the arm with which the others are compared, seed by seed. With many arms, the best.
+    default: the arm with which the others are compared, seed by seed. Of many arms, the best.
     """
     base = trials[(trials.state == "complete") & (trials.arm == default)].set_index("seed")
     rows = []
@@ -221,12 +208,8 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _render(template: str, **found: Any) -> str:
-    engine = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), trim_blocks=True,
-        lstrip_blocks=True, undefined=jinja2.StrictUndefined,
-    )  # fmt: skip
-    engine.filters |= {"wrap": wrap, "table": _table, "effect_rows": list_effects}
-    return engine.get_template(template).render(found)
+    filters: Any = {"wrap": wrap, "table": _table, "effect_rows": list_effects}
+    return render_template(Path(__file__).with_name(template), **found, **filters)
 
 
 # -- the picture: curves over training games, and a dot for each trial -----------------------------
@@ -250,7 +233,7 @@ def draw_study(study: Study) -> Figure | None:
     if start is not None:
         level = 100 * float(start.mean())
         lower.axvline(level, color=GREY, lw=1.2, ls=":", label=f"start, {level:.1f} %")
-        name_lines(lower)
+        lower.legend(**_BESIDE)
     low, high = seeds.min(), seeds.max()
     many = high if low == high else f"{low} to {high}"
     note = f"Line: the mean over seeds. Bar: its 95 % interval (Student's t), n = {many}."
@@ -258,7 +241,7 @@ def draw_study(study: Study) -> Figure | None:
         note = "One seed for each arm, so there is no interval."
     if any(name.startswith("trial ") for name in names.values()):
         note += " Trials have their numbers in results.csv."
-    write_caption(figure, f"Dot: a trial. {note}")
+    figure.supxlabel(f"Dot: a trial. {note}", fontsize=8.5)
     return figure
 
 
@@ -302,10 +285,11 @@ def _draw_curves(axes: Axes, study: Study, trials: Frame, names: dict[str, str])
     title, y = "Validation games won over training games", _Y
     if study.measure.over_time:
         title, y = study.measure.title.capitalize(), "share (%)"
-    label_axes(axes, title, x="training games", y=y)
+    axes.set(title=title, xlabel="training games", ylabel=y)
     axes.set_xlim(left=0)
-    count_on_x(axes)
-    name_lines(axes)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.grid(alpha=0.25)
+    axes.legend(**_BESIDE)
 
 
 def _draw_dots(axes: Axes, trials: Frame, names: dict[str, str]) -> None:
@@ -315,6 +299,7 @@ def _draw_dots(axes: Axes, trials: Frame, names: dict[str, str]) -> None:
         axes.plot(own, [place] * len(own), "o", color=BLUE, ms=5, alpha=0.6)
         half = own.sem() * t.ppf(0.975, len(own) - 1) if len(own) > 1 else 0.0
         axes.errorbar([own.mean()], [place], xerr=[half], fmt="|", color=INK, ms=14, capsize=4)
-    label_axes(axes, "Validation games won by the best checkpoint of each trial", x=_Y)
+    axes.set(title="Validation games won by the best checkpoint of each trial", xlabel=_Y)
+    axes.grid(alpha=0.25)
     axes.set_yticks(range(len(names)), [textwrap.fill(name, _WIDE) for name in names.values()])
     axes.invert_yaxis()

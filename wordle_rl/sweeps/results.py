@@ -1,9 +1,8 @@
 """What a study leaves in its folder: study.json, results.csv and games.csv.xz.
 
-The three files are enough to judge the study, and to continue it on another machine. A line of
-results.csv is a trial. A line of games.csv.xz is a validation game: of the first and of the last
-validation of a trial, or of all for a measure over time. A guess that the rules refused ends with
-!, and an answer without a readable guess is -.
+They are enough to judge the study, and to continue it on another machine. A line of results.csv is
+a trial. A line of games.csv.xz is a game of the first or the last validation of a trial, or of any
+for a measure over time. A refused guess ends with !, and an answer without a guess is -.
 """
 
 from __future__ import annotations
@@ -58,8 +57,7 @@ def write_record(plan: StudyPlan) -> None:
         "identity": plan.identity(),
         "analysis": asdict(settings.analysis),
     }
-    if json.dumps(before) != json.dumps(record):  # order counts
-        write_json(settings.place / RECORD, record)
+    write_json(settings.place / RECORD, record)
 
 
 def list_ended(trials: Trials) -> list[tuple[str, FrozenTrial]]:

@@ -1,8 +1,8 @@
 """Runs a study, from its plan to its page: one trial after another from Optuna's ledger.
 
-Start the command again, and it continues the study. Start it several times, on one machine or
-several, and the workers share the trials. A trial whose worker died is queued again by Optuna when
-its heartbeat is old, and continues in its folder. Does not work on Windows.
+The same command continues a study. Started several times, on one machine or several, the workers
+share the trials. A trial whose worker died is queued again when its heartbeat is old, and continues
+in its folder. Does not work on Windows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import fcntl
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,7 +28,6 @@ from wordle_rl.runs.errors import fail
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.runs.terminal import columns
 from wordle_rl.sweeps.ledger import (
     DONE,
     LIVE,
@@ -41,11 +40,10 @@ from wordle_rl.sweeps.ledger import (
 )
 from wordle_rl.sweeps.plan import StudyPlan
 from wordle_rl.sweeps.power import check_power
-from wordle_rl.sweeps.readme import list_arms, write_page
+from wordle_rl.sweeps.readme import write_page
 from wordle_rl.sweeps.results import (
     CONFIRMATION,
     RECORD,
-    SEARCH,
     STATES,
     TABLE,
     write_games,
@@ -57,7 +55,6 @@ from wordle_rl.sweeps.trial import POLL, TrialFailed, TrialRun
 from wordle_rl.sweeps.verdicts import Effect, judge, read_study
 
 FAILURES = 3  # failed trials in a row that stop the study
-_SHOWN = ("arm", "seeds", "validation wins %", "test wins %", "mean guesses (test)", "minutes")
 
 
 class StudyStopped(Exception):
@@ -71,8 +68,7 @@ class _TrialStopped(Exception):
 def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], object]) -> None:
     """Check a study, say what it can find, run what is left of it, and show what it found.
 
-    build: raises ValueError for a config that cannot be trained. Raises ConfigError, and ends the
-    command when too many trials fail.
+    build: raises ValueError for a config that cannot be trained.
     """
     plan.check(build)
     if not (plan.settings.place / RECORD).exists():
@@ -88,8 +84,7 @@ def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], object]) -> Non
 def run_trials(plan: StudyPlan) -> None:
     """Do what is left of a study: its search, then winner and default with fresh seeds.
 
-    Ctrl-C and SIGTERM let the runs save, and end the command with 130 and 143. Raises ConfigError
-    and StudyStopped.
+    Ctrl-C and SIGTERM let the runs save, and end the command. Raises ConfigError and StudyStopped.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
@@ -234,14 +229,8 @@ class Worker:
 
 
 def _format_trial(trial: FrozenTrial, part: Round) -> str:
-    """Number, parameters, state, best so far, and time left.
-
-    The time is estimated from the mean time of ended trials, with as many side by side as now.
-    """
+    """Number, parameters, state, wins, and the time left if as many trials run side by side."""
     trials, left = part.trials, part.left()
-    complete = [(t.value or 0.0, t.number) for t in trials if t.state == TrialState.COMPLETE]
-    wins, number = max(complete, key=lambda found: found[0], default=(0.0, 0))
-    best = f"best {100 * wins:.1f} % (trial {number})" if complete else "none complete yet"
     # Optuna gives a pruned trial the value of its last report.
     value = trial.value if trial.state == TrialState.COMPLETE else \
         max(trial.intermediate_values.values(), default=None)  # fmt: skip
@@ -253,49 +242,32 @@ def _format_trial(trial: FrozenTrial, part: Round) -> str:
     parts = [
         f"trial {trial.number}", format_params(trial.params), STATES[trial.state],
         "" if value is None else f"{100 * value:.1f} %", trial.user_attrs.get("cause", ""),
-        best, f"{left} to go{time_left}",
+        f"{left} to go{time_left}",
     ]  # fmt: skip
     return "  ".join(filter(None, parts))
 
 
 def _format_ending(plan: StudyPlan, winner: FrozenTrial | None, failed: int) -> str:
     """failed: points of a grid without a result."""
-    found = "no trial is complete"
-    if winner:
-        found = f"best on validation secrets: {name_arm(winner.params, plan.space)}"
+    best = name_arm(winner.params, plan.space) if winner else "none, no trial is complete"
     again = f"; {failed} failed, run the same command to try again" if failed else ""
-    return f"study {plan.settings.name} is finished; {found}{again}"
+    return f"study {plan.settings.name} is finished; best on validation secrets: {best}{again}"
 
 
 def print_verdicts(folder: Path) -> None:
-    """Print the arms of a study, and its verdicts beside the shipped ones."""
+    """Print the verdicts of a study beside the shipped ones."""
     study = read_study(folder)
     shipped = ROOT / "sweeps" / study.name
     before: dict[str, Effect] = {}
     if (shipped / TABLE).is_file() and shipped.resolve() != folder.resolve():
         before = {effect.name: effect for effect in judge(read_study(shipped))}
-    arms = list_arms(study.select(SEARCH), study.default)
-    places = [place for place, title in enumerate(arms[0]) if title in _SHOWN]
-    _print_table([[row[place] for place in places] for row in arms])
-    rows = [
-        [effect.name, *(_describe(one) for one in (effect, before.get(effect.name)) if one)]
-        for effect in judge(study)
-    ]
-    if rows:
-        _print_table([["comparison", "here", *(["shipped"] if before else [])], *rows])
-
-
-def _describe(effect: Effect) -> str:
-    ends = f"{effect.low:+.2f} to {effect.high:+.2f}"
-    return f"{effect.verdict}, {effect.difference:+.2f} ({ends})"
-
-
-def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    """rows: titles first."""
-    table = Table(box=None, pad_edge=False)
-    for title in rows[0]:
-        table.add_column(title, overflow="fold")
-    for row in rows[1:]:
-        table.add_row(*row)
-    print()
-    Console(width=columns(), highlight=False, markup=False).print(table)
+    table = Table("comparison", "here", *(["shipped"] if before else []), box=None, pad_edge=False)
+    for effect in judge(study):
+        found = (one for one in (effect, before.get(effect.name)) if one)
+        table.add_row(effect.name, *(
+            f"{one.verdict}, {one.difference:+.2f} ({one.low:+.2f} to {one.high:+.2f})"
+            for one in found
+        ))  # fmt: skip
+    if table.row_count:
+        print()
+        Console(highlight=False, markup=False).print(table)

@@ -21,6 +21,7 @@ from hydra.core.override_parser.types import (
 )
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
+from wordle_rl.runs.config import quote
 from wordle_rl.runs.instantiate import ConfigError
 
 ARM = "arm"  # the parameter whose values are the names of hydra.sweeper.arms
@@ -93,12 +94,6 @@ def format_overrides(params: Params) -> list[str]:
     return [f"{n}={t if _PLAIN.fullmatch(t) else quote(t)}" for n, t in texts.items()]
 
 
-def quote(text: str) -> str:
-    """Any text as a value on the command line, such as a path."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
 def format_params(params: Params) -> str:
     """Parameters in one line for people: the last part of each name, and short numbers."""
     shown = {name: f"{v:.4g}" if isinstance(v, float) else v for name, v in params.items()}
@@ -106,10 +101,7 @@ def format_params(params: Params) -> str:
 
 
 def name_arm(params: Params, space: Space) -> str:
-    """What a trial shares with the trials of other seeds: the name of its arm, or its parameters.
-
-    1 and 1.0 have the same name.
-    """
+    """What a trial shares with those of other seeds: the name of its arm, or its parameters."""
     arm = {name: params[name] for name in space if name != "seed" and name in params}
     return str(arm[ARM]) if [*arm] == [ARM] else format_params(arm) or "all"
 
@@ -139,10 +131,7 @@ def _list_values(item: Distribution) -> list[Scalar]:
 
 
 def list_probes(space: Space) -> list[dict[str, Scalar]]:
-    """A few points that together contain every listed value and both ends of every range.
-
-    They are enough to check a space. All have the same seed.
-    """
+    """A few points with every listed value and both ends of every range. All have one seed."""
     ends = {
         name: list(item.choices) if isinstance(item, CategoricalDistribution)
         else [item.low, item.high]

@@ -20,14 +20,13 @@ from typing import Any
 
 import optuna
 
+from wordle_rl.runs.config import quote
 from wordle_rl.runs.files import StepLog, read_json, write_json
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT, environment, train_command
 from wordle_rl.runs.processes import without_launch
 from wordle_rl.sweeps.plan import StudySettings
-from wordle_rl.sweeps.space import quote
 
-OBJECTIVE = "val_win_rate"  # of summary.json: validation wins of the best checkpoint
 TESTED = ("win_rate", "mean_guesses_with_losses")  # of summary.json: its report on the test secrets
 CURVE, GAMES, SECONDS, SPREAD = "val/win_rate", "total/games", "time/step", "groups/zero_spread"
 POLL = 1.0  # seconds between looks at a run
@@ -58,15 +57,13 @@ class TrialRun:
         self._size = -1  # bytes of metrics.jsonl that were read
 
     @property
-    def path(self) -> Path | None:
-        """The newest run folder of the trial."""
+    def path(self) -> Path | None:  # the newest run folder
         return max((file.parent for file in self._folder.glob("*/manifest.json")), default=None)
 
     def work(self) -> float:
         """Do what is left of the trial. Returns its validation wins, and notes its figures.
 
-        Raises TrialFailed, optuna.TrialPruned, ConfigError for the folder of another trial, and
-        what pause raises.
+        Raises TrialFailed, optuna.TrialPruned, ConfigError, and what pause raises.
         """
         with self._claim_folder() as lock:
             attempts = 1 + RETRIES
@@ -79,19 +76,18 @@ class TrialRun:
                     if not attempts or not (code < 0 or code in _STOPPED):
                         raise TrialFailed(cause)
                     print(f"trial {self._trial.number} was killed and continues: {cause}")
-            value = summary.get(OBJECTIVE)
+            value = summary.get("val_win_rate")  # validation wins of the best checkpoint
             if value is None or not math.isfinite(value):
-                raise TrialFailed(f"{OBJECTIVE} in {self.path} is {value}, not a number")
+                raise TrialFailed(f"val_win_rate in {self.path} is {value}, not a number")
             self._follow(prune=False)
             self._note_figures(summary)
         return float(value)
 
     @contextmanager
     def _claim_folder(self) -> Iterator[int]:
-        """Hold the lock of the trial's folder. Yields its descriptor.
+        """Hold the lock of the trial's folder, and yield its descriptor, which the run inherits.
 
-        The run inherits the lock. So a run that outlived its worker keeps it, and whoever comes
-        next waits until that run has ended.
+        So whoever comes after a worker's death waits until its run has ended.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         with open(self._folder / ".lock", "ab") as file:
@@ -145,11 +141,9 @@ class TrialRun:
             )  # fmt: skip
 
     def _follow(self, *, prune: bool) -> None:
-        """Report new validations; if asked, raise TrialPruned when the pruner says so.
+        """Report new validations but the one before training; if asked, raise TrialPruned.
 
-        The pruner compares trials at validations of the same number. Equal numbers mean equal
-        shares of the budget. The validation before training is not reported to Optuna. It appears
-        only in the learning curve.
+        The pruner compares validations of the same number, which mean equal shares of the budget.
         """
         path = self.path / "metrics.jsonl" if self.path else None
         if path is None or not path.exists() or path.stat().st_size == self._size:
@@ -172,10 +166,7 @@ class TrialRun:
         return StepLog(self.path / "metrics.jsonl").read() if self.path else []
 
     def _note_figures(self, summary: dict[str, Any]) -> None:
-        """Note what the tables show of a trial, so that they need no run folder.
-
-        Each step counts once, however often the trial was interrupted.
-        """
+        """Note what the tables show of a trial, so that they need no run folder."""
         records = self._read_records()
         steps = [record for record in records if record["step"] > 0]
         spread = [record[SPREAD] for record in steps if record.get(SPREAD) is not None]

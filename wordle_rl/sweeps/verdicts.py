@@ -1,10 +1,9 @@
 """What a study found, from study.json, results.csv and games.csv.xz alone.
 
-Arms are compared at equal seeds and equal secrets. The standard error is clustered both by seed and
-by secret, because all games of a seed share one training run, and all games on a secret share its
-difficulty (Cameron, Gelbach & Miller 2011, doi.org/10.1198/jbes.2010.07136). Student's t has the
-degrees of freedom of Satterthwaite's approximation: few where seeds differ most, more where secrets
-do. Holm's correction is over all comparisons of the study.
+Arms are compared at equal seeds and secrets. The standard error is clustered by both, because all
+games of a seed share one training run, and all games on a secret its difficulty (Cameron, Gelbach &
+Miller 2011, doi.org/10.1198/jbes.2010.07136). Student's t has Satterthwaite's degrees of freedom.
+Holm's correction is over all comparisons of the study.
 """
 
 from __future__ import annotations
@@ -96,10 +95,8 @@ MEASURES = {
 class Study:
     """The files of a study.
 
-    trials: a row for each trial, with the columns of results.csv from val_win_rate on, and `round`,
-    `trial`, `state`, `seed` (0 without one), `arm` (its name) and `curve` (games and wins, 0..1, of
-    each validation). games: a row for each validation game with the columns of games.csv.xz, and
-    `won` and `turns`.
+    trials: a row of results.csv for each, with `seed` (0 without one), `arm` (its name) and `curve`
+    (games and wins, 0..1, of each validation). games: the rows of games.csv.xz, and `won`, `turns`.
     """
 
     folder: Path
@@ -226,10 +223,9 @@ def pair_arms(
     default: Mapping[str, Any] | None,
     comparisons: Mapping[str, Any],
 ) -> tuple[dict[str, tuple[str, str]], list[str]]:
-    """The names of the two arms of each comparison, and the comparisons of other arms.
+    """The names of the two arms of each comparison, and the comparisons of arms not played.
 
-    default: parameters that fill in what a comparison leaves out. Without comparisons, every arm is
-    compared with it. Comparisons of other arms are those of a study that was narrowed.
+    default: fills in what a comparison leaves out. Without any, every arm is compared with it.
     """
     default = default or {}
     if not comparisons:
@@ -250,10 +246,9 @@ def pair_arms(
 
 
 def measure_cells(study: Study, part: str, measure: Measure) -> Column:
-    """A measure for each arm, seed and secret (`arm`, `seed`, `secret`) of a round.
+    """A measure for each `arm`, `seed` and `secret` of a round: of its last validation, or of all.
 
-    Of a trial's last validation, or of all for a measure over time. A trial without games has one
-    number, with the secret "", if it has a figure for the measure.
+    A trial without games has one number, with the secret "", if it has a figure for the measure.
     """
     trials = study.select(part)
     trials = trials[trials.state == "complete"]
@@ -278,10 +273,7 @@ def pick_arm(cells: Column, arm: str) -> Column:
 
 
 def measure_spread(one: Column, other: Column) -> Spread | None:
-    """The difference `one` - `other` over common cells (`seed`, `secret`); None with one seed.
-
-    A secret that an arm did not play at some seed is left out there.
-    """
+    """The difference `one` - `other` over common cells (`seed`, `secret`); None with one seed."""
     gaps = (one - other).dropna()
     seeds, words = (pd.factorize(gaps.index.get_level_values(n))[0] for n in ("seed", "secret"))
     count, secrets = len(set(seeds)), len(set(words))
@@ -298,10 +290,7 @@ def measure_spread(one: Column, other: Column) -> Spread | None:
 
 
 def _clustered_error(gaps: np.ndarray, groups: np.ndarray) -> float:
-    """Standard error of the mean.
-
-    groups: the cluster of each number, or a column for each way in which it is clustered.
-    """
+    """Standard error of the mean. groups: the cluster of each number, in a column for each kind."""
     from statsmodels.regression.linear_model import OLS
 
     with warnings.catch_warnings():
@@ -311,10 +300,7 @@ def _clustered_error(gaps: np.ndarray, groups: np.ndarray) -> float:
 
 
 def find_verdicts(spreads: Mapping[str, Spread], measure: Measure, margin: float) -> list[Effect]:
-    """The effects of comparisons that are corrected together.
-
-    margin: differences up to it count as none, in the measure's unit.
-    """
+    """The effects of comparisons that are corrected together. margin: counts as no difference."""
     from scipy.stats import t
     from statsmodels.stats.multitest import multipletests
 

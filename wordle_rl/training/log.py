@@ -6,24 +6,22 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from wordle_rl.evaluation.boards import boards_side_by_side, tabulate_games
+from wordle_rl.evaluation.boards import boards_side_by_side, columns, shows_colours
 from wordle_rl.evaluation.habits import later_guesses, warn_of_repetition
 from wordle_rl.evaluation.summary import game_record, most_common_guesses
 from wordle_rl.game.rules import Game
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.talk import games_of
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.terminal import columns, shows_colours
 from wordle_rl.training.experiment import TrainerSettings
 from wordle_rl.training.step import StepResult
 
 
 class Reporter(Protocol):
-    """Receives a run's metrics, texts and tables besides its folder, such as for TensorBoard."""
+    """Receives a run's metrics, texts and histograms, such as for TensorBoard."""
 
     def metrics(self, values: dict[str, float], step: int) -> None: ...
     def text(self, tag: str, markdown: str, step: int) -> None: ...
-    def table(self, tag: str, rows: list[dict[str, Any]], step: int) -> None: ...
     def histogram(self, tag: str, values: Sequence[float], step: int) -> None: ...
 
 
@@ -82,7 +80,6 @@ class RunLog:
         self._boards(step, "validation games", shown, theirs, shown)
         if self._most_bytes:  # all games, or none of them where they do not fit
             self._validations.extend(step, map(game_record, games, rewards), most=self._most_bytes)
-        self._reporter.table("validation by secret", tabulate_games(games, rewards), step)
         self._histogram("rewards/val", [reward.total for reward in rewards], step)
         turns = [g.state.turn if g.won else g.rules.max_turns + 1 for g in games]
         self._histogram("guesses/val", turns, step)

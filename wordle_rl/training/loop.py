@@ -161,8 +161,6 @@ class Training:
         metrics, _ = self._validate(0, self._check)
         self._log.metrics(0, metrics | self._watch(0, self._check))
         self.save(best=True)
-        if self._writes:
-            self.folder.note_first_checkpoint()
 
     def restore(self) -> bool:
         """Return to the newest checkpoint. Returns whether begin() was complete there."""

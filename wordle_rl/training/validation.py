@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wordle_rl.evaluation.boards import show_pairs
+from wordle_rl.evaluation.boards import columns, show_pairs, shows_colours
 from wordle_rl.evaluation.intervals import win_interval
 from wordle_rl.evaluation.results import depth_metrics
 from wordle_rl.evaluation.skill import skill_metrics
@@ -28,7 +28,6 @@ from wordle_rl.rollouts.play import ModelPlayer, Portions, new_games, play
 from wordle_rl.runs.files import StepLog, json_bytes, read_object, write_bytes, write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.processes import share
-from wordle_rl.runs.terminal import columns, shows_colours
 from wordle_rl.training.experiment import Experiment, describe_run_lineage
 from wordle_rl.training.metrics import answer_tokens, habit_metrics
 from wordle_rl.training.progress import GameCount, announce

@@ -1,9 +1,7 @@
 """The words that a model would guess next, likeliest first, with their probabilities.
 
-The probability of a word is the probability of one whole answer: the tokens in which the form
-writes this guess, and the token that ends an answer, drawn at temperature 1 from the whole
-distribution. The same guess in other tokens, such as in capitals, is another answer and is not
-counted.
+The probability of a word is that of one whole answer at temperature 1: the tokens in which the form
+writes this guess, and the token that ends an answer. The same guess in other tokens is not counted.
 """
 
 from __future__ import annotations
@@ -40,9 +38,7 @@ class WordChances:
     untried: float  # of all words whose probability was not computed, at most
     other: float  # of every other answer: no allowed word, or written in another way
     exact: bool  # whether the likeliest words are certain, as far as they were asked for
-    # By place, the probability of each letter, likeliest first: the sum over the words found, and
-    # over the untried beginnings of answers that leave no other letter there.
-    letters: tuple[dict[str, float], ...]
+    letters: tuple[dict[str, float], ...]  # by place, those that words and beginnings have there
 
 
 def equal_chances(words: Sequence[str]) -> WordChances:
@@ -63,11 +59,10 @@ def find_likeliest(
     stop: Callable[[], bool] = lambda: False,
     also: str | None = None,
 ) -> WordChances:
-    """Find the likeliest answers of a tree after a prompt.
+    """Find the likeliest answers of a tree after a prompt. Raises ContextFull.
 
-    count: so many likeliest words must be certain. most: beginnings of answers that are tried at
-    most. stop: asked between blocks whether to end earlier. also: a word whose probability is
-    computed in any case. Raises ContextFull.
+    count: so many likeliest words must be certain. most: beginnings that are tried. stop: asked
+    whether to end earlier. also: a word whose probability is computed in any case.
     """
     search = Search()
     search.add(Beginning(OpenAnswer(tree)))

@@ -10,19 +10,18 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import GreedyEntropy, Teacher
 from wordle_rl.game.rules import Game, PlayedTurn, Rules, State
 from wordle_rl.policy.settings import EMBEDDED
+from wordle_rl.reports.solvers import TITLES
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.play import ModelPlayer, grow_tree, new_games, play
 from wordle_rl.rollouts.play import Player as Seated
 from wordle_rl.rollouts.talk import Talk
 from wordle_rl.rollouts.teacher import ScriptedPlayer
-from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.folder import RunFolder, given_name
 from wordle_rl.runs.paths import CONF
 from wordle_rl.web.likeliest_words import (
@@ -35,13 +34,7 @@ from wordle_rl.web.likeliest_words import (
 _SHOWN = 12  # words left that are listed
 _SECONDS = 5.0  # that looking for the likeliest words may take
 Stop = Callable[[], bool]  # asked again and again whether to end early
-SCRIPTED = {  # by their names in eval.py
-    "entropy": "greedy entropy, which knows the answers",
-    "entropy_allowed": "greedy entropy over all allowed words",
-    "random_consistent": "a random answer that fits all clues",
-    "random_consistent_allowed": "a random allowed word that fits all clues",
-    "random": "a random allowed word",
-}
+SCRIPTED = {**TITLES, "random": "random allowed word"}  # by their names in eval.py
 RIVALS = ("start of the run", "entropy", "mini")  # keys, the best one to compare with first
 CHECKPOINTS = {"best": "best checkpoint", "last": "last checkpoint", "start": "start"}
 
@@ -75,10 +68,8 @@ class Opponent:
     def judge(self, state: State, guess: str | None) -> dict[str, Any]:
         """What can be computed of a board, and of a guess on it; None stands for no guess.
 
-        candidates: answers that fit all clues; some: the first of them in the alphabet. best: a
-        guess of the most bits, a candidate if there is one, None without candidates. best_bits and
-        bits: of `best` and of the guess, expected over the candidates. fits: whether it fits all
-        clues.
+        candidates: answers that fit; some: the first of them. best: a guess of the most bits.
+        bits: of the guess, expected over the candidates. fits: whether it fits all clues.
         """
         knowledge, words = self.knowledge, self.knowledge.words.answers
         mask = knowledge.candidates(state)
@@ -107,10 +98,7 @@ class Opponent:
     def chances(
         self, watched: WatchedGame, number: int, stop: Stop = lambda: False
     ) -> WordChances | None:
-        """What the player might have guessed at one turn of its game, from 0.
-
-        A model's chances are those behind everything it had read and thought by then.
-        """
+        """What the player might have guessed at one turn of its game, after all it had read."""
         turn, player = watched.game.turns[number], self.seat()
         if isinstance(player, ModelPlayer):
             [talk] = [talk for talk in watched.talks if number in talk.answers]
@@ -120,10 +108,7 @@ class Opponent:
     def ask(
         self, state: State, stop: Stop = lambda: False
     ) -> tuple[PlayedTurn, WordChances | None]:
-        """The player's answer on a board, and its chances; None if it has none to show.
-
-        Raises ContextFull.
-        """
+        """The player's answer on a board, and its chances if it has any. Raises ContextFull."""
         player = self.seat()
         [game] = new_games(self.secrets[:1], self.knowledge.words, self.rules, [state])
         player({0: game}, state.turn)
@@ -168,24 +153,6 @@ class Choice:
 
     label: str  # its name for people
     settings: dict[str, str]  # of load_player: model, player, or run and checkpoint
-    version: Callable[[], Path | None] = lambda: None  # the player is loaded anew when it changes
-
-
-class Choices:
-    """Players by their keys."""
-
-    def __init__(self, choices: dict[str, Choice], load: Callable[..., Opponent]) -> None:
-        """choices: the player that was asked for comes first. load: takes a choice's settings."""
-        self.choices, self._load = choices, load
-        self._loaded: dict[str, tuple[Path | None, Opponent]] = {}
-
-    def get(self, key: str) -> Opponent:
-        """The player of a key. Raises ValueError in one line when it cannot be loaded."""
-        choice = self.choices[key]
-        version = choice.version()
-        if key not in self._loaded or self._loaded[key][0] != version:
-            self._loaded[key] = version, self._load(**choice.settings)
-        return self._loaded[key][1]
 
 
 def list_choices(
@@ -194,13 +161,10 @@ def list_choices(
     """Everybody that can be chosen, first the run's checkpoint, the model or the player named."""
     choices: dict[str, Choice] = {}
     if run is not None:  # its checkpoint, and its start to compare it with
-        store = CheckpointStore(run.checkpoints, read_only=True)
-        versions = {"best": store.best, "last": store.latest, "start": lambda: None}
         for name in dict.fromkeys([checkpoint, "start"]):
             choices[f"{name} of the run"] = Choice(
                 label=f"{CHECKPOINTS[name]} of {given_name(run.path.name)}",
                 settings={"run": str(run.path), "checkpoint": name},
-                version=versions[name],
             )
     made = {path.parent.name for path in EMBEDDED.glob("*/config.json")}
     models = sorted(made & {path.stem for path in (CONF / "model").glob("*.yaml")})

@@ -1,8 +1,7 @@
 """The page's server: one file to show, and six questions, each a POST of a JSON object.
 
 It listens on the loopback interface alone. Every question is answered in one thread, because a
-model serves one thread at a time; so the page's games need no locks. An error is an answer
-{"error": "one line"} with status 422.
+model serves one thread at a time. An error is an answer {"error": "one line"} with status 422.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import threading
 import webbrowser
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from wordle_rl.game.rules import (
 )
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.web.likeliest_words import WordChances
-from wordle_rl.web.opponent import RIVALS, Abandoned, Choices, Opponent, WatchedGame
+from wordle_rl.web.opponent import RIVALS, Abandoned, Choice, Opponent, WatchedGame
 
 LOOPBACK = "127.0.0.1"
 WORDS, LETTERS = 10, 6  # likeliest words that are shown, and likeliest letters in each place
@@ -53,9 +53,18 @@ _EXPECTED = (ValueError, OSError, NotFinite, ModuleNotFoundError, *_AT_THE_END)
 class Page:
     """Answers the page's questions. Only `thread` may call the methods that take fields."""
 
-    def __init__(self, players: Choices, secret: str | None = None) -> None:
-        """secret: of the first game, None for one by chance."""
-        self.players, self._secret = players, secret
+    def __init__(
+        self,
+        choices: dict[str, Choice],
+        load: Callable[..., Opponent],
+        secret: str | None = None,
+    ) -> None:
+        """choices: the player that was asked for comes first. load: takes a choice's settings.
+
+        secret: of the first game, None for one by chance.
+        """
+        self._choices, self._secret = choices, secret
+        self.player = cache(lambda key: load(**choices[key].settings))  # loaded when first asked
         self.thread = ThreadPoolExecutor(max_workers=1)
         self._closing = threading.Event()
         self._numbers = itertools.count()
@@ -68,14 +77,14 @@ class Page:
 
     def about(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Everybody that can be chosen, the first player, and whom Board compares it with."""
-        choices = self.players.choices
+        choices = self._choices
         others = [key for key in RIVALS if key in choices and key != next(iter(choices))]
         labels = [[key, choice.label] for key, choice in choices.items()]
         return {"players": labels, "rival": others[0]}
 
     def new(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Begin a match: the player plays its whole game, which is shown turn by turn."""
-        opponent = self.players.get(fields["player"])
+        opponent = self.player(fields["player"])
         secret = pick_secret(opponent, self._secret)
         self._secret = None
         mine = Game(secret, opponent.knowledge.words.allowed_set, opponent.rules)
@@ -102,7 +111,7 @@ class Page:
 
     def watch(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Let a player play a whole game, with the facts and the reward of each turn."""
-        opponent = self.players.get(fields["player"])
+        opponent = self.player(fields["player"])
         wanted = fields["secret"] and read_word("secret", fields["secret"])
         watched = opponent.play(pick_secret(opponent, wanted), self._closing.is_set)
         game = watched.game
@@ -131,7 +140,7 @@ class Page:
 
     def board(self, fields: dict[str, Any]) -> dict[str, Any]:
         """What a player would guess on a board that somebody made."""
-        opponent = self.players.get(fields["player"])
+        opponent = self.player(fields["player"])
         clues = []
         for word, marks in fields["rows"]:
             guess = read_word("guess", word)
@@ -209,10 +218,7 @@ def show_chances(chances: WordChances | None, guess: str | None) -> dict[str, An
 
 
 def build_app(page: Page) -> Starlette:
-    """The page and its questions, for requests that name this machine as their host.
-
-    A page of another site whose name was made to point here (DNS rebinding) names that site.
-    """
+    """The page and its questions, for requests that name this machine as their host."""
 
     def route(name: str, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Route:
         async def endpoint(request: Request) -> JSONResponse:
@@ -235,10 +241,7 @@ def build_app(page: Page) -> Starlette:
 
 
 def serve(page: Page, *, port: int, browser: bool) -> None:
-    """Print the address, open a browser if it is wanted, and serve until Ctrl-C.
-
-    port: 0 for any free one. Raises OSError when it is taken.
-    """
+    """Print the address, open a browser if it is wanted, and serve until Ctrl-C."""
     with socket.create_server((LOOPBACK, port)) as listening:
         address = f"http://{LOOPBACK}:{listening.getsockname()[1]}/"
         print(f"{address}\nCtrl-C ends it.", flush=True)

@@ -206,7 +206,6 @@ def test_long_answers_cost_what_the_algorithm_says(run, tokenizer):
 
 
 WRONG = {
-    "the secret is missing": row_of(secret=None),
     f"{SECRET} is a train secret and must not be a val secret": row_of(split="val"),
     f"{VAL} is a val secret and must not be a train secret": row_of(secret=VAL),
     "a row of another split of the secrets": row_of(splits="0" * 64),

@@ -16,7 +16,6 @@ from hydra import compose, initialize_config_dir
 
 from wordle_rl import rewards
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training.experiment import Experiment
 
@@ -68,18 +67,3 @@ def test_the_test_of_the_guide_passes(root):
     exec(compile(source, path, "exec"), names)  # as pytest would import it
     [test] = [value for name, value in names.items() if name.startswith("test_")]
     test()
-
-
-MISTAKES = {  # in a new part's module, and what is said of it
-    "import wordle_rl.gamme": "cannot be imported: No module named 'wordle_rl.gamme'",
-    "class Vowl: ...": "has no Vowel",
-    "class Vowel: ...": "lacks @dataclass",
-}
-
-
-@pytest.mark.parametrize("source", MISTAKES)
-def test_what_is_wrong_with_a_module_is_told(source, root):
-    (root / "wordle_rl" / "rewards" / "vowel.py").write_text(source + "\n")
-    key = r"reward\.components\.vowel\._target_"
-    with pytest.raises(ConfigError, match=f"{key} .*{re.escape(MISTAKES[source])}"):
-        built(root, "reward=phase2_vowel")

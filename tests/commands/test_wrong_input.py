@@ -43,7 +43,6 @@ TRAIN = {
     "model=qwen3b model.lora.targets='.*'": "model.lora.targets must leave out lm_head",
     "rollout=best_of algorithm=sft": "use rollout=game or rollout=turn",
     "history=upto4 rules.max_turns=4": "history.most must be below rules.max_turns=4",
-    "trainer.validation_history=6": "trainer.validation_history must be 0 to below rules.max_turns",
     "rollout.engine=vllm backend=mlx": "rollout.engine=vllm needs backend=lightning",
     # files and folders that are not there, or are something else
     "words.answers=/no/such/file.txt": "/no/such/file.txt: no such file",

@@ -27,19 +27,7 @@ def experiment(*overrides: str):
     return build_experiment(resolve(composed(*overrides)))
 
 
-def test_validation_states_are_the_same_every_time_and_of_each_depth():
-    setup = experiment("trainer.validation_history=4")
-    depths = [state.turn for state in setup.validation_starts]
-    assert set(depths) == {0, 1, 2, 3, 4} and len(depths) == len(setup.validation)
-    assert experiment("trainer.validation_history=4").validation_starts == setup.validation_starts
-    other = experiment("trainer.validation_history=4", "seed=1")
-    assert other.validation_starts != setup.validation_starts
-    assert {state.turn for state in experiment().validation_starts} == {0}
-    # A prompt must hold the deepest of them.
-    assert (setup.most_given, experiment("history=one").most_given) == (4, 1)
-
-
 def test_validation_plays_the_first_secrets_in_hash_order_and_the_split_stays():
     whole, some = experiment(), experiment("trainer.validation_games=50")
     assert some.validation == whole.validation[:50] and len(whole.validation) == 200
-    assert some.splits == whole.splits and len(some.validation_starts) == 50
+    assert some.splits == whole.splits

@@ -119,7 +119,7 @@ def test_the_page_of_metrics_explains_every_metric_and_tensorboard_shows_the_sam
 ) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    more = ["logger=tensorboard", "trainer.watch_every=1", "trainer.validation_history=1"]
+    more = ["logger=tensorboard", "trainer.watch_every=1"]
     given = [*REINFORCED, *more, "trainer.steps=1", "trainer.report=false", "curriculum=replay"]
     _, folder = run(tmp_path, *given)
     logged = {key for record in metrics_of(folder) for key in record} - {"step"}

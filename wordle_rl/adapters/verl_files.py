@@ -154,11 +154,11 @@ def build_rows(setup: Experiment) -> dict[str, list[Row]]:
             starts = recipe.history.states(
                 secrets, range(len(secrets)), seed=recipe.seed, step=0, max_turns=turns
             )
-    empty = [State(max_turns=turns)] * len(setup.test)
+    empty = [State(max_turns=turns)]
     return {
         "train": _rows_of(setup, "train", secrets, starts),
-        "val": _rows_of(setup, "val", setup.validation, setup.validation_starts),
-        "test": _rows_of(setup, "test", setup.test, empty),
+        "val": _rows_of(setup, "val", setup.validation, empty * len(setup.validation)),
+        "test": _rows_of(setup, "test", setup.test, empty * len(setup.test)),
     }
 
 

@@ -116,7 +116,6 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         trainer = replace(trainer, steps=max(1, steps))
     knowledge, rules = recipe.knowledge, recipe.rules
     assert knowledge is not None
-    most = {**config["history"], "least": 0, "most": trainer.validation_history}
     return Experiment(
         config=config,
         words=words,
@@ -133,7 +132,6 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         servers=_build_servers(config["vllm"], recipe.rollout, model, backend),
         data=data,
         validation=splits.val[: trainer.validation_games],  # in hash order, so a fair sample
-        validation_history=build_history(most, knowledge, rules),
         test=words.answers if settings.protocol == "all" else splits.test,
     )
 
@@ -256,12 +254,6 @@ def _check_recipe(recipe: Recipe, splits: Splits, trainer: TrainerSettings) -> N
         trainer.epochs is not None and recipe.allowed_share,
         "trainer.epochs must be null with words.allowed_share, whose words have no epoch: set "
         "trainer.steps",
-    )
-    most, turns = trainer.validation_history, recipe.rules.max_turns
-    refuse(
-        most >= turns,
-        f"trainer.validation_history must be 0 to below rules.max_turns={turns}, so that a turn is "
-        f"left to play, not {most}",
     )
 
 

@@ -65,12 +65,3 @@ def results_by_depth(games: Sequence[Game]) -> dict[str, dict[str, Any]]:
         counted = count_results(needed_guesses(some), secrets, most)
         found[str(depth)] = {"games": len(some), **{name: counted[name] for name in _BY_DEPTH}}
     return found
-
-
-def depth_metrics(prefix: str, games: Sequence[Game]) -> dict[str, float]:
-    """The results by depth as metrics, such as val/given_2/win_rate."""
-    return {
-        f"{prefix}/given_{depth}/{name}": float(results[name])
-        for depth, results in results_by_depth(games).items()
-        for name in ("games", "win_rate", "mean_guesses_with_losses")
-    }

@@ -173,10 +173,8 @@ class StepLog:
         """Add one line, {"step": step, **record}; the operating system has it on return."""
         self.extend(step, [record])
 
-    def extend(
-        self, step: int, records: Iterable[Mapping[str, Any]], *, most: float = math.inf
-    ) -> bool:
-        """Add a line per record. Returns False, and adds none, above `most` bytes in the file."""
+    def extend(self, step: int, records: Iterable[Mapping[str, Any]]) -> None:
+        """Add a line per record."""
         lines = []
         for record in records:
             if record.get("step", step) != step:
@@ -186,12 +184,9 @@ class StepLog:
             self._drop_torn_line()
         # Opened anew each time: an open file would outlive truncate_after elsewhere.
         with open(self.path, "ab") as file:
-            if file.tell() + sum(map(len, lines)) > most:
-                return False
             self._whole = False  # until these lines are written, too
             file.writelines(lines)
         self._whole = True
-        return True
 
     def read(self) -> list[dict[str, Any]]:
         """All records, oldest first; empty without a file. Raises FolderError, see records()."""

@@ -3,19 +3,16 @@
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
 from wordle_rl.data.load import TrainingData
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.rules import State
 from wordle_rl.policy.lineage import Stage, describe_lineage, prompt_name, stages_of
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling, Temperature
 from wordle_rl.policy.settings import UNTRAINED, BackendSettings, ModelSettings, ServerSettings
-from wordle_rl.rollouts.history import Guesses, History, fixed_states
 from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.runs.instantiate import MOST, MOST_GAMES, MOST_SAMPLES, Count, Within, option_of
 from wordle_rl.training.curricula import Curriculum
@@ -35,8 +32,6 @@ class TrainerSettings:
     validation_temperature: Temperature = 0.0
     validation_samples: Annotated[int, Within(1, MOST_SAMPLES)] = 1
     validation_games: Annotated[int, Within(2, MOST)] | None = None
-    validation_history: Guesses = 0
-    validation_games_mb: Annotated[float, Within(0, 1_000)] = 50.0
     watch_every: Annotated[int, Within(0, MOST)] = 0
     checkpoint_every: Count = 50
     games_every: Count = 10
@@ -76,26 +71,17 @@ class Experiment:
     data: TrainingData | None = None  # what is trained on instead of planned games
     validation: tuple[str, ...]  # secrets whose games choose the best checkpoint
     test: tuple[str, ...]  # secrets of the final report
-    validation_history: History | None = None  # where validation games begin, None: empty boards
 
     @property
     def greedy(self) -> Sampling:
         """Sampling without randomness, the default outside training."""
         return dataclasses.replace(self.recipe.sampling, temperature=0.0)
 
-    @cached_property
-    def validation_starts(self) -> tuple[State, ...]:
-        """The state in which the game on each validation secret begins, the same at every step."""
-        return fixed_states(
-            self.validation_history, self.validation,
-            seed=self.recipe.seed, max_turns=self.recipe.rules.max_turns,
-        )  # fmt: skip
-
     @property
     def most_given(self) -> int:
-        """The most guesses that a game of training or validation begins with."""
-        histories = (self.recipe.history, self.recipe.states, self.validation_history)
-        return max((history.most for history in histories if history), default=0)
+        """The most guesses that a game of training begins with."""
+        history = self.recipe.history or self.recipe.states
+        return history.most if history else 0
 
 
 def stages_of_run(setup: Experiment, run: str) -> list[Stage]:

@@ -34,7 +34,7 @@ class RunLog:
         self.writes, self._reporter = writes, reporter
         self._metrics, self._games = folder.metrics_log(), folder.games_log()
         self._validations = folder.validation_games_log()
-        self._most_bytes, self._shown = 1e6 * settings.validation_games_mb, settings.show_games
+        self._shown = settings.show_games
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Write the metrics of a step. The loggers get only the finite ones."""
@@ -78,8 +78,7 @@ class RunLog:
         for pair in zip(shown[: self._shown], theirs, strict=False):
             self._games.append(step, {"split": "val", **game_record(*pair)})
         self._boards(step, "validation games", shown, theirs, shown)
-        if self._most_bytes:  # all games, or none of them where they do not fit
-            self._validations.extend(step, map(game_record, games, rewards), most=self._most_bytes)
+        self._validations.extend(step, map(game_record, games, rewards))
         self._histogram("rewards/val", [reward.total for reward in rewards], step)
         turns = [g.state.turn if g.won else g.rules.max_turns + 1 for g in games]
         self._histogram("guesses/val", turns, step)

@@ -14,11 +14,10 @@ import numpy as np
 
 from wordle_rl.evaluation.boards import columns, show_pairs, shows_colours
 from wordle_rl.evaluation.intervals import win_interval
-from wordle_rl.evaluation.results import depth_metrics
 from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.evaluation.summary import game_record, reward_means, summarise
 from wordle_rl.evaluation.tables import describe_change, report_table
-from wordle_rl.game.rules import Game, GameStatus, Rules, State
+from wordle_rl.game.rules import Game, GameStatus, Rules
 from wordle_rl.policy.lineage import Stage
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Draws, Sampling, Stream
@@ -50,14 +49,12 @@ class HeldOutPlay:
         secrets: Sequence[str],
         what: str,
         *,
-        starts: Sequence[State] | None = None,
         sampling: Sampling | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> list[Game]:
         """Play one game per secret. what: their purpose, printed if they take long.
 
-        starts: where each game begins, None for empty boards. sampling: None plays greedily.
-        check: called between turns; it may raise to abandon the games.
+        sampling: None plays greedily. check: called between turns; it may raise to abandon them.
         """
         recipe, mine = self.setup.recipe, share(len(secrets), self.policy.processes)
         count = GameCount(len(mine))
@@ -74,8 +71,7 @@ class HeldOutPlay:
                 sampling=sampling or self.setup.greedy,
                 draws=Draws(seed=recipe.seed, stream=Stream.EVALUATION, first_rollout=now.start),
             )  # fmt: skip
-            given = None if starts is None else starts[now]
-            games = new_games(secrets[now], recipe.words, recipe.rules, given)
+            games = new_games(secrets[now], recipe.words, recipe.rules)
             play(player, games, watch=watch)
             count.next_batch()
             return games
@@ -97,8 +93,7 @@ class HeldOutPlay:
         secrets = [secret for secret in setup.validation for _ in range(samples)]
         temperature = setup.trainer.validation_temperature
         sampling = replace(setup.recipe.sampling, temperature=temperature)
-        starts = [state for state in setup.validation_starts for _ in range(samples)]
-        games = self.play(secrets, "validation", starts=starts, sampling=sampling, check=check)
+        games = self.play(secrets, "validation", sampling=sampling, check=check)
         scores = [setup.recipe.rewards.score(game) for game in games]
         if show is not None:
             show(games, scores)
@@ -110,7 +105,6 @@ class HeldOutPlay:
             **_wins("val", games),
             "val/win_rate_low": low,
             "val/win_rate_high": high,
-            **(depth_metrics("val", games) if setup.validation_history else {}),
             **habit_metrics("val", games),
             "val/tokens_per_answer": answer_tokens(games),
             **skill_metrics(games, setup.knowledge, setup.regret, "val/skill"),

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 from tests.helpers.configs import composed
 from tests.helpers.families import IDS, VOCAB, WIDE, build
 from tests.helpers.tiny import policy_of, qwen_like_tokenizer
-from wordle_rl.backends.torch.adapters import add_lora
+from wordle_rl.backends.torch.load import add_lora
 from wordle_rl.commands.build import resolve
 from wordle_rl.policy.lineage import write_stages
 from wordle_rl.policy.settings import LoraSettings

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
 from wordle_rl.runs.files import FolderError
 
-_SHORT = 16  # tokens; the texts of answers up to this length are cached, because they recur
-_MOST_TEXTS = 20_000
+_MOST_TEXTS = 20_000  # of answers, which recur
 # For base models, which bring no template. Only an answer ends in the end-of-sequence token.
 PLAIN_TEMPLATE = (
     "{% for m in messages %}{{ m.role | capitalize }}:\n{{ m.content }}"
@@ -56,41 +56,25 @@ class HFTokenizer:
             inner.chat_template = PLAIN_TEMPLATE
             self.notes = (_PLAIN_NOTE.format(inner.eos_token),)
         self._known_ids = frozenset(inner.get_vocab().values())
-        self._texts: dict[tuple[int, ...], str] = {}
-        self._stop_ids = frozenset(int(i) for i in stops)
-        self._pad_id = int(inner.pad_token_id if inner.pad_token_id is not None else min(stops))
-
-    @property
-    def pad_id(self) -> int:
-        return self._pad_id
-
-    @property
-    def stop_ids(self) -> frozenset[int]:
-        return self._stop_ids
+        self._decode_cached = lru_cache(_MOST_TEXTS)(self._decode_all)
+        self.stop_ids = frozenset(int(i) for i in stops)
+        self.pad_id = int(inner.pad_token_id if inner.pad_token_id is not None else min(stops))
 
     def encode(self, text: str) -> list[int]:
         return self.inner.encode(text, add_special_tokens=False)
 
     def decode(self, ids: list[int]) -> str:
-        if ids and ids[-1] in self._stop_ids:
+        if ids and ids[-1] in self.stop_ids:
             ids = ids[:-1]
-        if len(ids) > _SHORT:
-            return self._decode_all(ids)
-        key = tuple(ids)
-        text = self._texts.get(key)
-        if text is None:
-            if len(self._texts) >= _MOST_TEXTS:
-                self._texts.clear()
-            text = self._texts[key] = self._decode_all(ids)
-        return text
+        return self._decode_cached(tuple(ids))
 
-    def _decode_all(self, ids: list[int]) -> str:
+    def _decode_all(self, ids: tuple[int, ...]) -> str:
         if self._known_ids.issuperset(ids):
-            return self.inner.decode(ids, skip_special_tokens=False)
+            return self.inner.decode(list(ids), skip_special_tokens=False)
         # Many models have more ids than their tokenizer has tokens. Its decode drops such ids.
         parts = groupby(ids, self._known_ids.__contains__)
         return "".join(
-            self._decode_all(list(part)) if known else "".join(f"<|{i}|>" for i in part)
+            self._decode_all(tuple(part)) if known else "".join(f"<|{i}|>" for i in part)
             for known, part in parts
         )
 

@@ -1,17 +1,22 @@
-"""What backends share while they load a model: an early look at the hub, and errors in one line."""
+"""What backends share while they load models: the hub, checked weights, and errors in one line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import torch
 from huggingface_hub import constants
 from huggingface_hub.utils import get_session
+from safetensors.torch import load_file
 
+from wordle_rl.runs.checkpoints import CheckpointError
 from wordle_rl.runs.errors import full_disk, missing
 from wordle_rl.runs.instantiate import ConfigError
 
+VALUE_HEAD = "value_head.safetensors"  # beside the model's own files, whose loaders ignore it
 _TIMEOUT = 10.0  # seconds, as in the hub's library
 
 
@@ -53,3 +58,41 @@ def explain_load_errors(location: str, *, on_disk: bool, library: str = "") -> I
             f"be reached: connect and run `hf download {location}`, or give a folder that holds it"
             " with model.path=/path/to/it"
         ) from error
+
+
+@contextmanager
+def explain_read_errors(file: Path) -> Iterator[None]:
+    """Raise CheckpointError, in one line, if the file is missing or the block cannot read it."""
+    if not file.is_file():
+        kind = "without a value head" if file.name == VALUE_HEAD else "by another kind of model"
+        raise CheckpointError(f"{file} is missing: the checkpoint was written {kind}")
+    try:
+        yield
+    except Exception as error:  # safetensors, torch and MLX raise errors of different kinds
+        raise CheckpointError(f"{file}: cannot be read as safetensors ({error})") from None
+
+
+def read_weights(file: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a safetensors file. Raises CheckpointError."""
+    with explain_read_errors(file):
+        return load_file(file)
+
+
+def check_fit(
+    file: Path, saved: Mapping[str, Any], own: Mapping[str, Any], *, optional: Collection[str] = ()
+) -> None:
+    """Raise CheckpointError unless a file's weights have a model's own names and shapes.
+
+    saved, own: arrays of any library. optional: names that the file may lack.
+    """
+    found = {name: list(array.shape) for name, array in saved.items()}
+    expected = {
+        name: list(a.shape) for name, a in own.items() if name in found or name not in optional
+    }
+    wrong = [n for n in sorted({*found, *expected}) if found.get(n) != expected.get(n)]
+    if wrong:
+        shapes = found.get(wrong[0], "missing"), expected.get(wrong[0], "nothing")
+        raise CheckpointError(
+            f"{file} belongs to another model: {len(wrong)} weights are wrong, such as {wrong[0]}, "
+            f"which is {shapes[0]} in place of {shapes[1]}"
+        )

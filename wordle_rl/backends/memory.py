@@ -8,7 +8,8 @@ transformers' layers keep for the backward pass. They were within 15 % of a coun
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -16,29 +17,25 @@ from typing import Any, Literal, NamedTuple
 import pandas as pd
 
 from wordle_rl.backends.sizes import Sizes, find_sizes, is_large
-from wordle_rl.game.players import guess_text
-from wordle_rl.game.rules import Clue, PlayedTurn, State, TurnKind
+from wordle_rl.game.rules import Clue, State
 from wordle_rl.policy.batch import LOGITS_BYTES
 from wordle_rl.policy.settings import LoraSettings
 from wordle_rl.prompts.parser import TOOL
+from wordle_rl.rollouts.forms import earlier_turns
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.validation import choose_report_limit
+
+Place = Literal["cpu", "cuda", "mps", "mlx"]
 
 GB = 1e9  # bytes
 MACHINES = (16, 24, 48, 80, 141)  # GB of memory that the table compares with
 DEFAULT_MICRO_BATCH = 4096  # padded tokens, where auto has no plan to choose by
 _MOST_MICRO_BATCH = 16_384  # auto takes no more, since larger products are no faster
 _LEAST_MICRO_BATCH = 256
-
-Place = Literal["cpu", "cuda", "mps", "mlx"]
-
 _FULL, _HALF = 4, 2  # bytes of a number in fp32 and in bf16
 _NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)  # bytes of a weight in 4 bits, with its scales
 _GROWTH = 17 / 16  # keys and values grow by up to an eighth at once
-# Texts are counted before a tokenizer is loaded. Tokenizers of real models make longer tokens of
-# plain English, and shorter ones of clues.
-_CHARACTERS_PER_TOKEN = 3
 _TEMPLATE = 8  # tokens that a chat template writes around a message
 _CALL = '<tool_call>{"name": "guess", "arguments": {"word": "crane"}}</tool_call>'
 # Guesses whose clues fill the prompts of prompt=state.
@@ -49,14 +46,13 @@ class GameSize(NamedTuple):
     """Tokens of the longest game."""
 
     opening: int  # up to the first answer
-    feed: int  # most tokens between two answers
     whole: int  # of all prompts and answers that one row holds at once
     trained: int  # sampled tokens in a sequence that is trained
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The memory of a run on one device. Its properties are bytes, unless they say otherwise."""
+    """The memory of a run on one device."""
 
     sizes: Sizes
     place: Place
@@ -67,9 +63,9 @@ class Plan:
     has_reference: bool = False
     needs_entropy: bool = False
     game: GameSize  # in training
-    held_out: GameSize  # in validation and reports
+    longest: int  # tokens of a whole game, as validation plays it
     games: int  # at once in training, 0 where a teacher plays
-    held_out_games: int
+    held_out_games: int  # at once in validation and reports
     micro_batch_tokens: int
     checkpointing: bool = False
 
@@ -84,6 +80,21 @@ class Plan:
         return self.sizes.parameters + (0 if self.place == "mlx" else self.sizes.pictures)
 
     @property
+    def _adapted(self) -> list[tuple[int, int]]:
+        """Inputs and outputs of each matrix of a layer that an adapter changes."""
+        if self.lora is None:
+            return []
+        targets = self.lora.targets
+        if targets == "all-linear":
+            targets = ".*"
+        pattern = targets if isinstance(targets, str) else "|".join(rf".*\.{t}" for t in targets)
+        return [
+            size
+            for name, size in self.sizes.matrices.items()
+            if re.fullmatch(pattern, f"model.layers.0.{name}")
+        ]
+
+    @property
     def trained(self) -> int:
         """How many numbers are trained."""
         if self.lora is None:
@@ -91,83 +102,57 @@ class Plan:
         return self.lora.rank * self.sizes.layers * sum(map(sum, self._adapted))
 
     @property
-    def _adapted(self) -> list[tuple[int, int]]:
-        return self.sizes.find_adapted(self.lora) if self.lora else []
+    def parts(self) -> dict[str, float]:
+        """What the run always holds."""
+        sizes, lora = self.sizes, self.lora
+        in_layers = sizes.weights_in_layers
+        rounded = in_layers if self.quantized else 0
+        weights = (self.parameters - rounded) * self.size + rounded * _NF4
+        if self.place == "mlx" and sizes.bits:
+            weights = self.parameters * sizes.bits / 8
+        elif self.half and lora is None:
+            weights += _FULL * self.parameters  # the trained ones, which the others are rounded of
+        adapters = _FULL * self.trained if lora else 0
+        sums = 0  # of base and adapter, through which LoRA computes on a CPU
+        if self.place == "cpu" and sizes.fast and not self.quantized:
+            sums = self.size * sizes.layers * sum(i * o for i, o in self._adapted)
+        reference = (sums or adapters) if lora else self.parameters * self.size
+        with_muon = (self.trained if lora else in_layers) if self.muon else 0
+        return {
+            "weights": weights,
+            "adapters": adapters,
+            "sums with the base": sums,
+            "reference": reference if self.has_reference else 0,
+            "optimiser": _FULL * (2 * self.trained - with_muon),  # Muon keeps one moment
+        }
 
     @property
-    def weights(self) -> float:
-        if self.place == "mlx" and self.sizes.bits:
-            return self.parameters * self.sizes.bits / 8
-        rounded = self.sizes.weights_in_layers if self.quantized else 0
-        masters = _FULL * self.parameters if self.half and not self.lora else 0
-        return (self.parameters - rounded) * self.size + rounded * _NF4 + masters
-
-    @property
-    def adapters(self) -> float:
-        return _FULL * self.trained if self.lora else 0
-
-    @property
-    def sums(self) -> float:
-        """Sums of base and adapter, through which LoRA computes on a CPU."""
-        if self.place != "cpu" or self.quantized or not self.sizes.fast:
-            return 0
-        return self.size * self.sizes.layers * sum(i * o for i, o in self._adapted)
-
-    @property
-    def reference(self) -> float:
-        """The frozen copy for the KL term."""
-        if not self.has_reference:
-            return 0
-        return (self.sums or self.adapters) if self.lora else self.parameters * self.size
-
-    @property
-    def optimizer(self) -> float:
-        """Two moments of each trained number; one of a matrix with Muon."""
-        matrices = self.trained if self.lora else self.sizes.weights_in_layers
-        return _FULL * (2 * self.trained - (matrices if self.muon else 0))
+    def always(self) -> float:
+        return sum(self.parts.values())
 
     @property
     def gradients(self) -> float:
         """On MLX those of a micro-batch are added to the sum of the earlier ones."""
         return _FULL * self.trained * (2 if self.place == "mlx" else 1)
 
-    @property
-    def always(self) -> float:
-        return self.weights + self.adapters + self.sums + self.reference + self.optimizer
-
-    def keys_values(self, game: GameSize, games: int) -> float:
+    def keys_values(self, games: int) -> float:
         """Keys and values of so many games at their longest."""
-        kept = games * self.sizes.keys_values(self.size)
-        if self.place == "mlx":
-            return kept * -(-game.whole // 64) * 64
-        return kept * game.whole * _GROWTH
+        room = -(-self.longest // 64) * 64 if self.place == "mlx" else self.longest * _GROWTH
+        return games * room * self.sizes.keys_values(self.size)
 
-    @property
-    def most_keys_values(self) -> float:
-        own = self.keys_values(self.game, self.games)
-        return max(own, self.keys_values(self.held_out, self.held_out_games))
-
-    def logits_playing(self, games: int) -> float:
-        """Logits of one token of each game, and their copies while a token is drawn."""
-        return games * self.sizes.vocabulary * _FULL * (3 if self.place == "mlx" else 4)
-
-    def while_playing(self, game: GameSize, games: int) -> float:
+    def while_playing(self, games: int) -> float:
         """The peak with so many games at once."""
-        sizes = self.sizes
+        sizes, mlx = self.sizes, self.place == "mlx"
         # MLX copies a layer that grows; torch repeats a layer's keys and values for all heads.
         own, kv = sizes.heads, sizes.kv_heads
-        heads = 2 * kv if self.place == "mlx" else kv if own == kv else own * _GROWTH
-        layer = heads * 2 * games * game.whole * sizes.head_dim * self.size
-        fed = games * min(game.feed, 256) * (4 * sizes.hidden + 3 * sizes.inner) * self.size
-        kept = self.always + self.keys_values(game, games)
-        return kept + max(layer, fed, self.logits_playing(games))
+        heads = 2 * kv if mlx else kv if own == kv else own * _GROWTH
+        layer = heads * 2 * games * self.longest * sizes.head_dim * self.size
+        logits = games * sizes.vocabulary * _FULL * (3 if mlx else 4)  # with copies, of one token
+        return self.always + self.keys_values(games) + max(layer, logits)
 
     @property
     def peak_playing(self) -> float:
-        return max(
-            self.while_playing(self.game, self.games),
-            self.while_playing(self.held_out, self.held_out_games),
-        )
+        return self.while_playing(max(self.games, self.held_out_games))
 
     @property
     def _rows(self) -> int:
@@ -175,7 +160,7 @@ class Plan:
         return max(-(-self.micro_batch_tokens // self.game.whole), 1)
 
     @property
-    def _computed(self) -> int:
+    def _tokens(self) -> int:
         """Tokens of a full micro-batch that the layers compute."""
         once = self.place == "cpu" and self.sizes.fast
         shared = (self._rows - 1) * self.game.opening if once else 0
@@ -197,7 +182,7 @@ class Plan:
     def activations(self, *, checkpointing: bool) -> float:
         """What a micro-batch keeps for the backward pass."""
         each = self.size * self.sizes.hidden if checkpointing else self._layer
-        return self._computed * (each * self.sizes.layers + _FULL * self.sizes.hidden)
+        return self._tokens * (each * self.sizes.layers + _FULL * self.sizes.hidden)
 
     @property
     def logits_learning(self) -> float:
@@ -210,17 +195,15 @@ class Plan:
     def while_learning(self, *, checkpointing: bool | None = None) -> float:
         """The peak of updates. checkpointing: None for what the run uses."""
         lean = self.checkpointing if checkpointing is None else checkpointing
-        again = self._computed * self._layer if lean else 0
+        again = self._tokens * self._layer if lean else 0
         part = self.activations(checkpointing=lean) + max(self.logits_learning, again)
         step = 0 if self.place == "cpu" else _FULL * self.trained  # new weights beside the old
         return self.always + self.gradients + max(part, step)
 
-    def find_games(self, limit: float, *, held_out: bool = False) -> int:
-        """The most games at once, in training or outside it, that fit into this many bytes."""
-        game, most = (self.held_out, self.held_out_games) if held_out else (self.game, self.games)
-        fixed = self.while_playing(game, 0)
-        each = self.while_playing(game, 1) - fixed
-        return max(min(most, int((limit - fixed) / each)), 0)
+    def find_games(self, limit: float) -> int:
+        """The most games at once that fit into this many bytes."""
+        fixed = self.while_playing(0)
+        return max(int((limit - fixed) / (self.while_playing(1) - fixed)), 0)
 
     def find_tokens(self, limit: float, most: int = _MOST_MICRO_BATCH) -> int:
         """The largest of most, most / 2, most / 4, ... padded tokens that fits, 0 if none does."""
@@ -231,6 +214,19 @@ class Plan:
                 return 0
             most //= 2
         return 0
+
+    def fits(self, size: float) -> str:
+        """Whether it fits into a machine of so many GB, or what must change for it.
+
+        That is gradient checkpointing, or fewer games at once.
+        """
+        limit = usable(size * GB, self.place)
+        games = self.find_games(limit)
+        if games == 0 or self.while_learning(checkpointing=True) > limit:
+            return "no"
+        enough = games >= max(self.games, self.held_out_games)
+        lean = ", checkpointing" if self.while_learning(checkpointing=False) > limit else ""
+        return ("yes" if enough else f"{games} games") + lean
 
 
 def usable(memory: float, place: Place) -> float:
@@ -244,59 +240,38 @@ def usable(memory: float, place: Place) -> float:
     return memory * 0.92
 
 
-_ROWS: dict[str, Callable[[Plan], float]] = {  # bytes of each part
-    "weights": lambda p: p.weights,
-    "adapters": lambda p: p.adapters,
-    "sums with the base": lambda p: p.sums,
-    "reference": lambda p: p.reference,
-    "optimiser": lambda p: p.optimizer,
-    "gradients": lambda p: p.gradients,
-    "keys and values": lambda p: p.most_keys_values,
-    "logits while playing": lambda p: p.logits_playing(max(p.games, p.held_out_games)),
-    "activations": lambda p: p.activations(checkpointing=False),
-    "activations, checkpointing": lambda p: p.activations(checkpointing=True),
-    "logits while learning": lambda p: p.logits_learning,
-    "peak while playing": lambda p: p.peak_playing,
-    "peak while learning": lambda p: p.while_learning(checkpointing=False),
-    "the same, checkpointing": lambda p: p.while_learning(checkpointing=True),
-}
-
-
 def format_table(names: Sequence[str], plans: Sequence[Plan]) -> str:
     """The plans as a table in GB, each below its name."""
-    rows = {
-        "games at once": [f"{p.games:,}" for p in plans],
-        "the same outside training": [f"{p.held_out_games:,}" for p in plans],
-        "tokens of a game": [f"{p.game.whole:,}" for p in plans],
-        "tokens of a micro-batch": [f"{p.micro_batch_tokens:,}" for p in plans],
-        "bytes of a token's keys, values": [f"{p.sizes.keys_values(p.size):,}" for p in plans],
-        **{name: [f"{part(p) / GB:.2f}" for p in plans] for name, part in _ROWS.items()},
-        **{f"fits {size} GB": [fits(p, size) for p in plans] for size in MACHINES},
-    }
-    return pd.DataFrame.from_dict(rows, orient="index", columns=list(names)).to_string()
-
-
-def fits(plan: Plan, size: float) -> str:
-    """Whether a plan fits into a machine of so many GB, or what must change for it.
-
-    That is gradient checkpointing, or fewer games at once.
-    """
-    limit = usable(size * GB, plan.place)
-    training, outside = plan.find_games(limit), plan.find_games(limit, held_out=True)
-    fewer = [training] * (training < plan.games) + [outside] * (outside < plan.held_out_games)
-    if 0 in fewer or plan.while_learning(checkpointing=True) > limit:
-        return "no"
-    parts = [f"{min(fewer)} games" if fewer else "yes"]
-    if plan.while_learning(checkpointing=False) > limit:
-        parts.append("checkpointing")
-    return ", ".join(parts)
+    columns = []
+    for plan in plans:
+        figures = {
+            **plan.parts,
+            "gradients": plan.gradients,
+            "keys and values": plan.keys_values(max(plan.games, plan.held_out_games)),
+            "activations": plan.activations(checkpointing=False),
+            "activations, checkpointing": plan.activations(checkpointing=True),
+            "logits while learning": plan.logits_learning,
+            "peak while playing": plan.peak_playing,
+            "peak while learning": plan.while_learning(checkpointing=False),
+            "the same, checkpointing": plan.while_learning(checkpointing=True),
+        }
+        columns.append({
+            "games at once": f"{plan.games:,}",
+            "the same outside training": f"{plan.held_out_games:,}",
+            "tokens of a game": f"{plan.game.whole:,}",
+            "tokens of a micro-batch": f"{plan.micro_batch_tokens:,}",
+            "bytes of a token's keys, values": f"{plan.sizes.keys_values(plan.size):,}",
+            **{name: f"{part / GB:.2f}" for name, part in figures.items()},
+            **{f"fits {size} GB": plan.fits(size) for size in MACHINES},
+        })  # fmt: skip
+    return pd.DataFrame(columns, index=list(names)).T.to_string()
 
 
 def settle_memory(setup: Experiment, place: Place, precision: str, memory: float) -> Experiment:
     """Plan a run before its model is loaded. Returns it with numbers in place of auto.
 
     memory: bytes of the device for this process. Prints a few lines for a pretrained model. Raises
-    ConfigError in one line when the run cannot fit, with the setting that is too large.
+    ConfigError in one line when the run cannot fit, with the settings that are too large.
     """
     backend: Any = setup.backend
     recipe, rollout, trainer = setup.recipe, setup.recipe.rollout, setup.trainer
@@ -308,17 +283,54 @@ def settle_memory(setup: Experiment, place: Place, precision: str, memory: float
     limit = min(usable(memory, place), float("inf") if allowed is None else allowed * GB)
     plan = plan_memory(setup, place, precision)
     if games == "auto":
-        size = rollout.num_generations
-        games = max(plan.find_games(limit) // size * size, size) if plan.games else None
-        plan = replace(plan, games=games or 0)  # a teacher's games take no memory
+        size, games = rollout.num_generations, None  # a teacher's games take no memory
+        if plan.games:
+            games = max(min(plan.find_games(limit), plan.games) // size * size, size)
+        plan = replace(plan, games=games or 0)
         recipe = replace(recipe, rollout=replace(rollout, games_at_once=games))
     if tokens == "auto":
         plan = replace(plan, micro_batch_tokens=plan.find_tokens(limit) or _LEAST_MICRO_BATCH)
     if large:
-        print(_describe(plan, limit), flush=True)
+        own = f"{plan.games} games at once in training and " if plan.games else ""
+        again = ", layers computed again" if plan.checkpointing else ""
+        print(
+            f"memory plan for {limit / GB:.2f} GB on {place}: always {plan.always / GB:.2f} GB\n"
+            f"  {plan.peak_playing / GB:.2f} GB to play {own}{plan.held_out_games} in validation\n"
+            f"  {plan.while_learning() / GB:.2f} GB to learn micro-batches of "
+            f"{plan.micro_batch_tokens:,} tokens or one game of {plan.game.whole:,}{again}",
+            flush=True,
+        )
     check_fit(setup, plan, limit)
     chosen = replace(backend, micro_batch_tokens=plan.micro_batch_tokens)
     return replace(setup, backend=chosen, recipe=recipe)
+
+
+def check_fit(setup: Experiment, plan: Plan, limit: float) -> None:
+    """Raise ConfigError, with all settings that are too large, unless a plan fits into a limit."""
+    playing, learning = plan.peak_playing, plan.while_learning()
+    if max(playing, learning) <= limit:
+        return
+    games, size = plan.find_games(limit), setup.recipe.rollout.num_generations
+    changes = {}
+    if games < plan.games:
+        key = "rollout.games_at_once" if games >= size else "rollout.num_generations"
+        changes[key] = games // size * size or games
+    if games < plan.held_out_games:
+        changes["model.games_at_once"] = games
+    if learning > limit:
+        tokens = plan.find_tokens(limit, plan.micro_batch_tokens)
+        lean = replace(plan, micro_batch_tokens=1, checkpointing=True).while_learning() <= limit
+        if lean and not tokens:
+            changes["backend.gradient_checkpointing"] = "true"
+        else:
+            changes["backend.micro_batch_tokens"] = tokens
+    advice = " ".join(f"{key}={value}" for key, value in changes.items())
+    if 0 in changes.values():
+        advice = "a lower sampling.max_tokens, model.lora or a smaller model"
+    raise ConfigError(
+        f"model={setup.model.name} needs {playing / GB:.1f} GB to play and {learning / GB:.1f} GB "
+        f"to learn, and {limit / GB:.1f} GB may be used: choose {advice}"
+    )
 
 
 def plan_memory(setup: Experiment, place: Place, precision: str) -> Plan:
@@ -326,6 +338,7 @@ def plan_memory(setup: Experiment, place: Place, precision: str) -> Plan:
     sizes, lora = find_sizes(setup.model)
     backend: Any = setup.backend
     tokens, algorithm = backend.micro_batch_tokens, setup.recipe.algorithm
+    training, held_out = _count_games(setup, sizes.parameters)
     return Plan(
         sizes=sizes,
         place=place,
@@ -335,160 +348,75 @@ def plan_memory(setup: Experiment, place: Place, precision: str) -> Plan:
         muon=setup.optim.name == "muon",
         has_reference=algorithm.needs_reference,
         needs_entropy=algorithm.needs_entropy,
-        game=_measure_training_game(setup),
-        held_out=_measure(setup, setup.recipe.sampling.max_tokens, given=0, turns=None, answers=1),
-        games=_count_training_games(setup),
-        held_out_games=_count_held_out_games(setup, sizes.parameters),
+        game=_measure_game(setup, training=True),
+        longest=_measure_game(setup, training=False).whole,
+        games=training,
+        held_out_games=held_out,
         micro_batch_tokens=DEFAULT_MICRO_BATCH if tokens == "auto" else tokens,
         checkpointing=backend.gradient_checkpointing,
     )
 
 
-def _count_training_games(setup: Experiment) -> int:
-    """The most games that the model of a process plays side by side in training."""
-    recipe, rollout = setup.recipe, setup.recipe.rollout
-    scripted = recipe.teacher is not None and recipe.teacher.on_policy is None
-    if scripted or recipe.dialogues is not None:
-        return 0
+def _count_games(setup: Experiment, parameters: int) -> tuple[int, int]:
+    """The most games that a process plays at once, in training and in validation and reports."""
+    recipe, rollout, trainer = setup.recipe, setup.recipe.rollout, setup.trainer
     size, most = rollout.num_generations, rollout.games_at_once
     games = rollout.groups // setup.backend.processes * size
-    return min(games, most // size * size) if isinstance(most, int) else games
-
-
-def _count_held_out_games(setup: Experiment, parameters: int) -> int:
-    """The most games that a process plays side by side in validation and reports."""
-    trainer = setup.trainer
+    scripted = recipe.teacher is not None and recipe.teacher.on_policy is None
+    if scripted or recipe.dialogues is not None:
+        games = 0
+    elif isinstance(most, int):
+        games = min(games, most // size * size)
     counts = [len(setup.validation) * trainer.validation_samples]
     if trainer.report:
         counts.append(len(setup.test[: choose_report_limit(trainer.report_limit, parameters)]))
     if trainer.watch_every:
         counts.append(len(setup.test))
-    return min(setup.model.games_at_once, -(-max(counts) // setup.backend.processes))
+    return games, min(setup.model.games_at_once, -(-max(counts) // setup.backend.processes))
 
 
-def _measure_training_game(setup: Experiment) -> GameSize:
-    """Tokens of the longest game that is learned, and played in training."""
-    recipe, rollout = setup.recipe, setup.recipe.rollout
-    if (dialogues := recipe.dialogues) is not None:
-        rows = (dialogues[place] for place in range(len(dialogues)))
-        most = max(
-            -(-row.bytes // _CHARACTERS_PER_TOKEN) + (1 + 2 * len(row.exchanges)) * _TEMPLATE
-            for row in rows
-        )
-        whole = min(most, setup.model.max_context)
-        return GameSize(opening=1, feed=1, whole=whole, trained=whole)
-    given = max((h.most for h in (recipe.history, recipe.states) if h), default=0)
-    answer = recipe.sampling.max_tokens
-    if recipe.teacher is not None and recipe.teacher.reasoning is None:
-        answer = min(answer, _count_answer(rollout.form))
-    turns = None if rollout.finishes else 1
-    most = rollout.answers(recipe.rules, 0)
-    return _measure(setup, answer, given=given, turns=turns, answers=most)
-
-
-def _measure(
-    setup: Experiment, answer: int, *, given: int, turns: int | None, answers: int
-) -> GameSize:
+def _measure_game(setup: Experiment, *, training: bool) -> GameSize:
     """Tokens of the longest game, each of whose answers takes all the tokens it may have.
 
-    answer: tokens of each. given: most guesses that a game begins with. turns: that are played
-    after them, None for all. answers: the most that one sequence trains.
+    training: whether it is one that is learned, and not one of validation.
     """
-    recipe, rules = setup.recipe, setup.recipe.rules
-    style, form = recipe.style, recipe.rollout.form
-    fresh = form == "fresh"
-    opening = _count_tokens(style.system + style.opening(State()), messages=2)
-    if form == "tool":
-        opening += _count_tokens(str(TOOL), messages=1)
-    replies = [_count_reply(style, number, fresh) for number in range(1, rules.max_turns)]
+    recipe, room = setup.recipe, setup.model.max_context
+    rules, rollout, style = recipe.rules, recipe.rollout, recipe.style
+    answer, given, turns, trained = recipe.sampling.max_tokens, 0, rules.max_turns, 1
     if "retry" in (rules.invalid, rules.unparsable):
-        replies += [max([0, *replies])] * rules.max_retries
-    if fresh:  # each answer has a whole prompt before it
-        prompts = [opening, *(opening + reply for reply in replies)]
-        prompt = max(prompts if turns is None else prompts[: given + 1])
-        opening, feed, whole, trained = prompt, prompt, prompt + answer, answer
+        turns += rules.max_retries
+    if training and (dialogues := recipe.dialogues) is not None:
+        rows = [dialogues[place] for place in range(len(dialogues))]
+        whole = max(row.bytes // 3 + (2 + 2 * len(row.exchanges)) * _TEMPLATE for row in rows)
+        return GameSize(1, min(whole, room), min(whole, room))
+    if training:
+        given = max((h.most for h in (recipe.history, recipe.states) if h), default=0)
+        turns = turns if rollout.finishes else given + 1
+        trained = min(rollout.answers(rules, 0), turns - given)
+        if recipe.teacher is not None and recipe.teacher.reasoning is None:
+            answer = min(answer, _count_tokens(_CALL))
+    clues = tuple(Clue(guess, code) for guess, code in _GUESSES[: rules.max_turns - 1])
+    last = State(clues, len(clues))
+    opening = _count_tokens(style.system + style.opening(State())) + _TEMPLATE
+    if rollout.form == "tool":
+        opening += _count_tokens(str(TOOL))
+    if rollout.form == "fresh":  # each answer has a whole prompt before it
+        opening += _count_tokens(style.opening(last)) if turns > 1 else 0
+        whole, trained = opening + answer, 1
     else:
-        opening += sum(replies[:given]) + given * _count_answer(form)
-        feeds = replies[given:] if turns is None else []
-        whole = opening + sum(feeds) + (len(feeds) + 1) * answer
-        feed, trained = max([0, *feeds]), min(answers, len(feeds) + 1) * answer
-    whole = min(whole, setup.model.max_context)
-    return GameSize(min(opening, whole), min(feed, whole), whole, min(trained, whole))
+        replies = [
+            _count_tokens(style.feedback(turn, after)) + _TEMPLATE
+            for turn, after in earlier_turns(last)
+        ]
+        replies += replies[-1:] * (turns - 1 - len(replies))  # of retries
+        opening += sum(replies[:given]) + given * _count_tokens(_CALL)
+        whole = opening + sum(replies[given : turns - 1]) + (turns - given) * answer
+    return GameSize(min(opening, room), min(whole, room), min(trained * answer, room))
 
 
-def _count_answer(form: str) -> int:
-    """Tokens of an answer that makes a guess and says nothing else."""
-    return _count_tokens(_CALL if form == "tool" else guess_text("crane"), messages=1)
-
-
-def _count_reply(style: Any, turn: int, fresh: bool) -> int:
-    """Tokens between two answers: what the game says after this many guesses."""
-    clues = tuple(Clue(guess, code) for guess, code in _GUESSES[:turn])
-    before, after = State(clues[:-1], turn - 1), State(clues, turn)
-    if fresh:
-        return _count_tokens(style.opening(after), messages=0)
-    played = PlayedTurn(
-        state=before, text="", guess=clues[-1].guess, reason=None, kind=TurnKind.ACCEPTED,
-        feedback=clues[-1].feedback,
-    )  # fmt: skip
-    return _count_tokens(style.feedback(played, after), messages=2)
-
-
-def _count_tokens(text: str, *, messages: int) -> int:
-    return -(-len(text) // _CHARACTERS_PER_TOKEN) + messages * _TEMPLATE
-
-
-def _describe(plan: Plan, limit: float) -> str:
-    """A plan in four lines. limit: bytes that may be used."""
-    always, learning = plan.always, plan.while_learning()
-    others = f"{plan.held_out_games} {'outside it' if plan.games else 'in validation'}"
-    own = f"{plan.games} games at once in training and " if plan.games else ""
-    again = ", layers computed again" if plan.checkpointing else ""
-    return (
-        f"memory plan: {max(plan.peak_playing, learning) / GB:.2f} GB of tensors at the most, of "
-        f"{limit / GB:.2f} GB that may be used on {plan.place}\n"
-        f"  always: {always / GB:.2f} GB ({plan.weights / GB:.2f} GB of them weights)\n"
-        f"  playing: {(plan.peak_playing - always) / GB:.2f} GB more, for {own}{others}\n"
-        f"  learning: {(learning - always) / GB:.2f} GB more, for micro-batches of "
-        f"{plan.micro_batch_tokens:,} tokens or one game of {plan.game.whole:,}{again}"
-    )
-
-
-def check_fit(setup: Experiment, plan: Plan, limit: float) -> None:
-    """Raise ConfigError, with the setting that is too large, unless a plan fits into a limit."""
-    have = f"to fit into the {limit / GB:.1f} GB that may be used"
-    model, size = setup.model, setup.recipe.rollout.num_generations
-    if (need := plan.while_playing(plan.held_out, 1)) > limit:
-        raise ConfigError(
-            f"model={model.name} must need less with one game {have}, not {need / GB:.1f} GB: "
-            "choose a smaller model or model.lora"
-        )
-    if (most := plan.find_games(limit, held_out=True)) < plan.held_out_games:
-        raise ConfigError(
-            f"model.games_at_once must be {most} or less {have}, not {model.games_at_once}"
-        )
-    if (most := plan.find_games(limit)) < plan.games:
-        key, advice = "rollout.num_generations", f"{most}"
-        if most >= size:
-            key, advice = "rollout.games_at_once", f"auto, or {most // size * size}"
-        need = plan.while_playing(plan.game, plan.games)
-        raise ConfigError(
-            f"{key} must be {advice} or less {have}, because {plan.games} games at once need "
-            f"{need / GB:.1f} GB"
-        )
-    if (need := plan.while_learning()) <= limit:
-        return
-    if tokens := plan.find_tokens(limit, plan.micro_batch_tokens):
-        raise ConfigError(
-            f"backend.micro_batch_tokens must be {tokens} or less {have}, not "
-            f"{plan.micro_batch_tokens}, which needs {need / GB:.1f} GB"
-        )
-    fits = replace(plan, micro_batch_tokens=1, checkpointing=True).while_learning() <= limit
-    way = "set backend.gradient_checkpointing=true" if fits else "choose a smaller model"
-    raise ConfigError(
-        f"model={model.name} must learn from games of up to {plan.game.whole} tokens with less "
-        f"{have}, not {need / GB:.1f} GB: {way}, or lower sampling.max_tokens"
-    )
+def _count_tokens(message: str) -> int:
+    """Before a tokenizer is loaded. Real ones make longer tokens of English, shorter of clues."""
+    return -(-len(message) // 3) + _TEMPLATE
 
 
 def measure_memory() -> int:

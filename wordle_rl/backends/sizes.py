@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wordle_rl.backends.adapters import (
-    find_base_name,
-    is_adapter,
-    read_adapter_config,
-    read_adapter_form,
-)
+from wordle_rl.backends.adapters import find_base_name, is_adapter, read_adapter_config
 from wordle_rl.backends.loading import explain_load_errors, notice_offline
 from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings, locate
 
-_LARGE = 50_000_000  # bytes of weights
-_FAST, _UNGATED = ("qwen2", "llama"), ("gpt2", "gpt_neox", "phi", "starcoder2")
-_PARTS = dict.fromkeys("qkvo", "self_attn")  # by the first letter of a matrix; else of the mlp
+_LARGE = 50_000_000  # bytes of a pretrained model's weights
 
 
 class Sizes(NamedTuple):
@@ -42,15 +34,15 @@ class Sizes(NamedTuple):
         """Inputs and outputs of each matrix of a layer."""
         hidden, inner = self.hidden, self.inner
         queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        gate = {"gate_proj": (hidden, inner)} if self.gated else {}
+        gate = {"mlp.gate_proj": (hidden, inner)} if self.gated else {}
         return {
-            "q_proj": (hidden, queries),
-            "k_proj": (hidden, keys),
-            "v_proj": (hidden, keys),
-            "o_proj": (queries, hidden),
+            "self_attn.q_proj": (hidden, queries),
+            "self_attn.k_proj": (hidden, keys),
+            "self_attn.v_proj": (hidden, keys),
+            "self_attn.o_proj": (queries, hidden),
             **gate,
-            "up_proj": (hidden, inner),
-            "down_proj": (inner, hidden),
+            "mlp.up_proj": (hidden, inner),
+            "mlp.down_proj": (inner, hidden),
         }
 
     @property
@@ -68,43 +60,6 @@ class Sizes(NamedTuple):
         """Bytes of a token's keys and values in all layers. size: bytes of a number."""
         return 2 * self.layers * self.kv_heads * self.head_dim * size
 
-    def find_adapted(self, lora: LoraSettings) -> list[tuple[int, int]]:
-        """Inputs and outputs of each matrix of a layer that an adapter changes."""
-        targets, matrices = lora.targets, self.matrices
-        if targets == "all-linear":
-            return list(matrices.values())
-        pattern = targets if isinstance(targets, str) else "|".join(rf".*\.{t}" for t in targets)
-        places = {name: f"model.layers.0.{_PARTS.get(name[0], 'mlp')}.{name}" for name in matrices}
-        return [size for name, size in matrices.items() if re.fullmatch(pattern, places[name])]
-
-
-def read_sizes(config: Any) -> Sizes:
-    """The sizes in a transformers config."""
-    text = config.get_text_config()
-    heads = text.num_attention_heads
-    seen = getattr(config, "vision_config", None)
-    quantized = getattr(config, "quantization", None)  # mlx-lm's, with a scale and a bias a group
-    return Sizes(
-        vocabulary=text.vocab_size,
-        hidden=text.hidden_size,
-        inner=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
-        layers=text.num_hidden_layers,
-        heads=heads,
-        kv_heads=getattr(text, "num_key_value_heads", None) or heads,
-        head_dim=getattr(text, "head_dim", None) or text.hidden_size // heads,
-        tied=text.tie_word_embeddings,
-        gated=text.model_type not in _UNGATED,
-        pictures=_count_pictures(seen) if seen else 0,
-        norms=4 if text.model_type.startswith("gemma") else 2,
-        fast=text.model_type in _FAST,
-        bits=quantized["bits"] + 32 / quantized["group_size"] if quantized else 0.0,
-    )
-
-
-def _count_pictures(config: Any) -> int:
-    hidden, inner = config.hidden_size, config.intermediate_size
-    return config.num_hidden_layers * (4 * hidden**2 + 2 * hidden * inner)
-
 
 _GEMMA_4B = Sizes(262_208, 2560, 10_240, 34, 8, 4, 256, pictures=411_000_000, norms=4)
 # So that memory can be planned before anything is downloaded.
@@ -119,23 +74,55 @@ KNOWN: dict[str, Sizes] = {
     "mlx-community/gemma-3-4b-it-bf16": _GEMMA_4B,
     "mlx-community/gemma-3-4b-it-4bit": _GEMMA_4B._replace(bits=4.5),
     "openai-community/gpt2": Sizes(50_257, 768, 3072, 12, 12, 12, 64, gated=False),
-    "HuggingFaceTB/SmolLM2-135M-Instruct": Sizes(49_152, 576, 1536, 30, 9, 3, 64, fast=True),
 }
 
 
+def read_sizes(config: Any) -> Sizes:
+    """The sizes in a transformers config."""
+    text = config.get_text_config()
+    heads = text.num_attention_heads
+    seen = getattr(config, "vision_config", None)
+    quantized = getattr(config, "quantization", None)  # mlx-lm's, with a scale and a bias a group
+    pictures = 0
+    if seen:
+        width = seen.hidden_size
+        pictures = seen.num_hidden_layers * width * (4 * width + 2 * seen.intermediate_size)
+    return Sizes(
+        vocabulary=text.vocab_size,
+        hidden=text.hidden_size,
+        inner=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
+        layers=text.num_hidden_layers,
+        heads=heads,
+        kv_heads=getattr(text, "num_key_value_heads", None) or heads,
+        head_dim=getattr(text, "head_dim", None) or text.hidden_size // heads,
+        tied=text.tie_word_embeddings,
+        gated=text.model_type != "gpt2",
+        pictures=pictures,
+        norms=4 if text.model_type.startswith("gemma") else 2,
+        fast=text.model_type in ("qwen2", "llama"),
+        bits=quantized["bits"] + 32 / quantized["group_size"] if quantized else 0.0,
+    )
+
+
 def find_sizes(settings: ModelSettings) -> tuple[Sizes, LoraSettings | None]:
-    """The sizes of a model, and its adapter. Reads config.json and no weights.
+    """The sizes of a model, and its adapter.
 
     Uses the network only for a hub model that is not in KNOWN. Raises ConfigError in one line when
     there is no config.
     """
-    if settings.path == UNTRAINED:
-        return _read_untrained(settings.shape), settings.lora
     base, revision, lora = settings.location, settings.revision, settings.lora
-    if is_adapter(Path(base)):
-        folder = Path(base)
-        lora, revision = _read_lora(folder), read_adapter_config(folder).get("revision") or MAIN
-        base = locate(find_base_name(folder, read_adapter_form(folder)))
+    if base == UNTRAINED:
+        from wordle_rl.backends.tiny_model import build_tokenizer
+
+        shape: Any = settings.shape
+        vocabulary = len(build_tokenizer(shape.get("vocabulary", "letters")))
+        names = ("hidden_size", "intermediate_size", "layers", "heads", "kv_heads")
+        sizes = [shape[name] for name in names]
+        return Sizes(vocabulary, *sizes, head_dim=sizes[0] // sizes[3]), lora
+    if is_adapter(folder := Path(base)):
+        config = read_adapter_config(folder)
+        lora, revision = _read_lora(config), config.get("revision") or MAIN
+        base = locate(find_base_name(folder))
     if base in KNOWN and not Path(base).is_dir():
         return KNOWN[base], lora
     from transformers import AutoConfig
@@ -146,41 +133,22 @@ def find_sizes(settings: ModelSettings) -> tuple[Sizes, LoraSettings | None]:
         return read_sizes(found), lora
 
 
-def _read_untrained(shape: dict[str, Any]) -> Sizes:
-    from wordle_rl.backends.tiny_model import build_tokenizer
-
-    return Sizes(
-        len(build_tokenizer(shape.get("vocabulary", "letters"))),
-        shape["hidden_size"], shape["intermediate_size"], shape["layers"], shape["heads"],
-        shape["kv_heads"], shape["hidden_size"] // shape["heads"],
-    )  # fmt: skip
-
-
-def _read_lora(folder: Path) -> LoraSettings:
-    """The adapter in a folder, in either form."""
-    config = read_adapter_config(folder)
+def _read_lora(config: dict[str, Any]) -> LoraSettings:
+    """An adapter's settings, in either form."""
     if "r" in config:
-        return LoraSettings(
-            rank=config["r"], alpha=config["lora_alpha"], targets=config["target_modules"]
-        )
+        targets = config["target_modules"]
+        return LoraSettings(rank=config["r"], alpha=config["lora_alpha"], targets=targets)
     inner = config["lora_parameters"]
     keys = [key.rpartition(".")[2] for key in inner["keys"]]
     return LoraSettings(rank=inner["rank"], alpha=inner["scale"] * inner["rank"], targets=keys)
 
 
 def is_large(model: ModelSettings) -> bool:
-    """Whether a model is of a real size, and not one of the project's own."""
-    return model.path != UNTRAINED and _is_large(model.location)
-
-
-def _is_large(location: str) -> bool:
-    """The same of a location. An adapter is as large as the model under it."""
-    folder = Path(location)
-    if not folder.is_dir():
-        return True  # of the hub
+    """Whether a model, or the one under an adapter, is of a real size and none of the project's."""
+    if model.path == UNTRAINED:
+        return False
+    folder = Path(model.location)
     if is_adapter(folder):
-        described = read_adapter_config(folder)
-        base = described.get("base_model_name_or_path") or described.get("model")
-        return base is not None and _is_large(locate(str(base)))
+        folder = Path(locate(find_base_name(folder)))
     files = [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
-    return sum(file.stat().st_size for file in files) >= _LARGE
+    return not folder.is_dir() or sum(file.stat().st_size for file in files) >= _LARGE

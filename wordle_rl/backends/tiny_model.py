@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 import string
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,8 @@ def build_tokenizer(vocabulary: Vocabulary = "letters") -> PreTrainedTokenizerFa
     whole: list[str] = []
     added: tuple[str, ...] = (*TAGS, *PHRASES, "✓")
     if vocabulary == "words":
-        whole += [guess_text(word) for word in load_words().allowed]
         marked = itertools.product(string.ascii_lowercase, enumerate("12345"), MARKS)
+        whole = [guess_text(word) for word in load_words().allowed]
         whole += [" " * (i > 0) + f"{a}{place}{mark}" for a, (i, place), mark in marked]
         whole.append("✓")
         added = (*PHRASES, PLACES_LEGEND)  # an added token would split the whole ones
@@ -73,11 +74,8 @@ def build_tokenizer(vocabulary: Vocabulary = "letters") -> PreTrainedTokenizerFa
         models.BPE(vocab=ids, merges=[], unk_token="<|unk|>", ignore_merges=bool(whole))
     )
     split = pre_tokenizers.Split(Regex(_WHOLE), "isolated")
-    core.pre_tokenizer = (
-        pre_tokenizers.Sequence([split, _BYTES])
-        if whole
-        else pre_tokenizers.ByteLevel(add_prefix_space=False)
-    )
+    letters = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.pre_tokenizer = pre_tokenizers.Sequence([split, _BYTES]) if whole else letters
     core.decoder = decoders.ByteLevel()
     core.add_special_tokens([AddedToken(t, normalized=False, special=True) for t in SPECIAL])
     core.add_tokens([AddedToken(t, normalized=False, special=False) for t in added])
@@ -105,28 +103,25 @@ def build_model(
     heads: int = 4,
     kv_heads: int = 2,
     intermediate_size: int = 768,
-    max_length: int = 1024,
     seed: int = 0,
     vocabulary: Vocabulary = "letters",
 ) -> Qwen2ForCausalLM | LlamaForCausalLM:
     """An untrained model whose weights are drawn from the seed: a Qwen2, with words a Llama."""
     # transformers gives every Qwen2 the tokenizer of Qwen, which splits a guess into letters.
-    make_config = LlamaConfig if vocabulary == "words" else Qwen2Config
-    config = make_config(
+    whole = vocabulary == "words"
+    config: Any = (LlamaConfig if whole else Qwen2Config)(
         vocab_size=vocab_size,
         hidden_size=hidden_size,
         num_hidden_layers=layers,
         num_attention_heads=heads,
         num_key_value_heads=kv_heads,
         intermediate_size=intermediate_size,
-        max_position_embeddings=max_length,
+        max_position_embeddings=1024,
         tie_word_embeddings=True,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        if isinstance(config, LlamaConfig):
-            return LlamaForCausalLM(config)
-        return Qwen2ForCausalLM(config)
+        return LlamaForCausalLM(config) if whole else Qwen2ForCausalLM(config)
 
 
 def build_untrained(
@@ -142,9 +137,7 @@ def build_untrained(
     return model, tokenizer
 
 
-def _compose_embeddings(
-    model: Qwen2ForCausalLM | LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, seed: int
-) -> None:
+def _compose_embeddings(model: Any, tokenizer: PreTrainedTokenizerFast, seed: int) -> None:
     """Let each whole word, and each letter with its mark, begin as the sum of what it is made of.
 
     Each letter, each letter in each place, each mark, and being a guess are parts with a random
@@ -152,15 +145,11 @@ def _compose_embeddings(
     """
     table: torch.Tensor = model.model.embed_tokens.weight.data
     generator = torch.Generator().manual_seed(seed)
-    parts: dict[str, torch.Tensor] = {}
+    draw = cache(lambda part: torch.randn(table.shape[1], generator=generator))
     # The order of get_vocab() differs from one process to the next.
     for text, row in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1]):
-        names = _name_parts(text)
-        for name in names:
-            if name not in parts:
-                parts[name] = torch.randn(table.shape[1], generator=generator)
-        if names:
-            table[row] = torch.stack([parts[name] for name in names]).sum(0)
+        if parts := _name_parts(text):
+            table[row] = torch.stack([*map(draw, parts)]).sum(0)
             table[row] *= _PART_SCALE
 
 

@@ -96,7 +96,7 @@ def _write_adapter(source: Path, target: Path) -> str:
         convert_adapter,
         read_adapter_form,
     )
-    from wordle_rl.backends.saved_weights import VALUE_HEAD
+    from wordle_rl.backends.loading import VALUE_HEAD
 
     if read_adapter_form(source) == "mlx":
         _check_not_quantised(source)

@@ -9,8 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.helpers.tiny import llama
-from wordle_rl.backends.torch.adapters import add_lora, save_adapter
-from wordle_rl.backends.torch.load import load_weights
+from wordle_rl.backends.torch.load import add_lora, load_weights, save_adapter
 from wordle_rl.policy.settings import LoraSettings
 
 

@@ -28,8 +28,8 @@ from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.torch import policy as torch_policy
 from wordle_rl.backends.torch import token_outputs
 from wordle_rl.backends.torch.backend import build_policy
+from wordle_rl.backends.torch.causal_lm import find_layers
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.backends.torch.recompute import find_layers
 from wordle_rl.policy.batch import Batch, DoesNotFit, Targets, ran_out_of_memory
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LightningSettings, ModelSettings

@@ -17,7 +17,7 @@ from tests.helpers.runs import metrics_of, run
 from tests.helpers.tiny import full_logprobs, lora_of, plain_copy, policy_of
 from tests.helpers.vllm_process import PYTHON, TINY, real_server
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.backends.torch.adapters import save_adapter
+from wordle_rl.backends.torch.load import save_adapter
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.vllm import serve
 from wordle_rl.commands.build import build_experiment, resolve

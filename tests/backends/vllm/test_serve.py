@@ -15,7 +15,7 @@ from tests.helpers.runs import metrics_of, resume, run, settings
 from tests.helpers.tiny import lora_of, policy_of, qwen
 from tests.helpers.vllm_server import LOAD, SmallServer
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.backends.torch.adapters import save_adapter
+from wordle_rl.backends.torch.load import save_adapter
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.vllm import serve
 from wordle_rl.commands.build import build_experiment, resolve

@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.tiny import lora_of, qwen
 from tests.helpers.vllm_server import LOAD, SmallServer, served_by
 from wordle_rl.backends import vllm
-from wordle_rl.backends.torch.adapters import save_adapter
+from wordle_rl.backends.torch.load import save_adapter
 from wordle_rl.backends.vllm import Request, Server, ServerError, VllmEngine
 from wordle_rl.policy.engine import EngineLost
 from wordle_rl.policy.sampling import Sampling

@@ -15,9 +15,13 @@ from mlx_lm.utils import dequantize_model, save_config, save_model
 from transformers import AutoTokenizer
 
 from wordle_rl.backends.adapters import ADAPTER, FILES, is_adapter
-from wordle_rl.backends.loading import explain_load_errors
+from wordle_rl.backends.loading import (
+    VALUE_HEAD,
+    check_fit,
+    explain_load_errors,
+    explain_read_errors,
+)
 from wordle_rl.backends.mlx.load import GENERATION, LoadedModel, find_base, load_base
-from wordle_rl.backends.saved_weights import VALUE_HEAD, check_fit, explain_read_errors
 from wordle_rl.runs.files import write_json
 
 Weights = dict[str, mx.array]

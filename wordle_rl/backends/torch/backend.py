@@ -1,16 +1,13 @@
-"""The torch backend: a LightningModule under Lightning's Trainer.
+"""The torch backend: a LightningModule around the training step that all backends share.
 
-Lightning brings devices, loggers and callbacks. The training step is the one that
-all backends share, and checkpoints are the project's own, written completely or not at all. With
-several processes, each has a Trainer for one device. Lightning's own strategies would sum gradients
-per micro-batch, whose number differs between processes. The policy sums them once per update.
+Checkpoints are the project's own, written completely or not at all. With several processes, the
+policy sums gradients once per update. (Lightning's strategies would sum them per micro-batch, whose
+number differs between processes.)
 """
 
 from __future__ import annotations
 
-import logging
 import socket
-import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
@@ -18,22 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.fabric.plugins.environments.lightning import LightningEnvironment
-from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.loggers import Logger
-from torch.utils.data import DataLoader
+from lightning.pytorch import LightningModule
 
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, finish_loggers
 from wordle_rl.backends.memory import DEFAULT_MICRO_BATCH, settle_memory
-from wordle_rl.backends.torch.adapters import save_adapter
 from wordle_rl.backends.torch.devices import (
     choose_computing,
     choose_device,
     limit_product_caches,
     measure_device,
 )
-from wordle_rl.backends.torch.load import load_model
+from wordle_rl.backends.torch.load import load_model, save_adapter
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.processes import (
     ProcessLost,
@@ -49,7 +41,7 @@ from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.folder import RunFolder, label_run
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.interrupts import Interrupts, ignore_signals
+from wordle_rl.runs.interrupts import Interrupts
 from wordle_rl.runs.paths import TRAIN
 from wordle_rl.runs.processes import ALONE, Processes, read_launch
 from wordle_rl.training.experiment import Experiment
@@ -58,36 +50,22 @@ from wordle_rl.training.progress import announce
 
 
 class TrainingModule(LightningModule):
-    """Passes each step number to the shared training step. Optimisation is manual."""
+    """A run for Lightning: a batch is the number of a step, and optimisation is manual.
 
-    def __init__(self, policy: TorchPolicy, training: Training) -> None:
+    A run calls training_step() in a plain loop. A Trainer can call it as well.
+    """
+
+    def __init__(self, policy: TorchPolicy, run_step: Callable[[int], dict[str, float]]) -> None:
+        """run_step: does a step, counted from 0, and returns its metrics."""
         super().__init__()
         self.automatic_optimization = False
-        self.model = policy.model
-        self.policy, self.first_step = policy, training.first_step
-        self._training = training
+        self.model, self._policy, self._run_step = policy.model, policy, run_step
 
     def configure_optimizers(self) -> Any:
-        return self.policy.optimizers
+        return self._policy.optimizers
 
-    def on_fit_start(self) -> None:
-        self.policy.backward = self.manual_backward
-        wrapped: Any = self.optimizers()
-        wrapped = wrapped if isinstance(wrapped, list) else [wrapped]
-        self.policy.apply_gradients = [optimizer.step for optimizer in wrapped]
-
-    def training_step(self, batch: int, batch_idx: int) -> None:
-        self._training.run_step(int(batch))
-
-
-class OwnSignals(Callback):
-    """Restores our signal handlers. Lightning's would end the process with exit code 0."""
-
-    def __init__(self, install: Callable[[], None]) -> None:
-        self._install = install
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._install()
+    def training_step(self, batch: int, batch_idx: int = 0) -> dict[str, float]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self._run_step(int(batch))
 
 
 def build_policy(
@@ -130,44 +108,44 @@ def train(
     everything that a resumed run needs is saved, and TrainingFailed where a process is lost.
     """
     try:
-        return _train(setup, folder, resume, interrupts, work)
+        with ExitStack() as stack:
+            return _train(setup, folder, resume, interrupts, work, stack)
     except ProcessLost as error:
         again = f"continue with {TRAIN} resume={folder.path}"
         raise TrainingFailed(f"{error}, so the run stops: {again}") from None
 
 
 def _train(
-    setup: Experiment, folder: RunFolder, resume: bool, interrupts: Interrupts, work: Work
-) -> dict[str, Any]:
-    _silence_lightning()
-    with ExitStack() as stack:
-        processes: Processes = ALONE
-        if launch := read_launch():
-            processes = stack.enter_context(join_processes(launch))
-        with user_errors():
-            policy, setup = _build_policy(setup)
-            loggers = build_loggers(setup.logger, folder.path, label_run(folder.manifest()))
-        if setup.backend.devices > 1:
-            started = start_processes(setup.backend.devices, work, interrupts)
-            processes = stack.enter_context(started)
-        if isinstance(processes, TorchProcesses):
-            processes.gather({
-                "config": share_choices(setup, policy), "resume": resume,
-                "folder": str(folder.path), "checkpoints": _list_checkpoints(folder),
-            })  # fmt: skip
-            processes.use_device(policy.device)
-            policy.processes = processes
-        with user_errors():
-            player = stack.enter_context(
-                _let_servers_play(policy, setup, folder.path, interrupts.check)
-            )
-            training = Training(player, setup, folder, LightningReporter(loggers), interrupts.check)
+    setup: Experiment, folder: RunFolder, resume: bool, interrupts: Interrupts, work: Work,
+    stack: ExitStack,
+) -> dict[str, Any]:  # fmt: skip
+    processes: Processes = ALONE
+    if launch := read_launch():
+        processes = stack.enter_context(join_processes(launch))
+    with user_errors():
+        policy, setup = _build_policy(setup)
+        loggers = build_loggers(setup.logger, folder.path, label_run(folder.manifest()))
+    if setup.backend.devices > 1:
+        started = start_processes(setup.backend.devices, work, interrupts)
+        processes = stack.enter_context(started)
+    if isinstance(processes, TorchProcesses):
+        processes.gather({
+            "config": share_choices(setup, policy), "resume": resume,
+            "folder": str(folder.path), "checkpoints": _list_checkpoints(folder),
+        })  # fmt: skip
+        processes.use_device(policy.device)
+        policy.processes = processes
+    with user_errors():
+        serving = _let_servers_play(policy, setup, folder.path, interrupts.check)
+        player = stack.enter_context(serving)
+        training = Training(player, setup, folder, LightningReporter(loggers), interrupts.check)
 
-        def fit() -> None:
-            module = TrainingModule(policy, training)
-            _run_steps(module, setup, loggers, OwnSignals(interrupts.install))
+    def fit() -> None:
+        module = TrainingModule(policy, training.run_step)
+        for step in range(training.first_step, setup.trainer.steps):
+            module.training_step(step)
 
-        summary = run_training(training, fit, resume=resume, interrupts=interrupts)
+    summary = run_training(training, fit, resume=resume, interrupts=interrupts)
     finish_loggers(loggers, setup.config)
     return summary
 
@@ -192,7 +170,6 @@ def follow(build: Callable[[dict[str, Any]], Experiment], processes: TorchProces
 
     build: makes the experiment from its config.
     """
-    _silence_lightning()
     task: dict[str, Any] = processes.gather({})[0]
     folder = RunFolder(Path(task["folder"]))
     if not folder.path.is_dir() or _list_checkpoints(folder) != task["checkpoints"]:
@@ -206,7 +183,8 @@ def follow(build: Callable[[dict[str, Any]], Experiment], processes: TorchProces
     training = Training(policy, setup, folder, LightningReporter([]))
     if not (task["resume"] and training.restore()):
         training.begin()
-    _run_steps(TrainingModule(policy, training), setup, [], OwnSignals(ignore_signals))
+    for step in range(training.first_step, setup.trainer.steps):
+        training.run_step(step)
     training.finish()
 
 
@@ -216,15 +194,15 @@ def _list_checkpoints(folder: RunFolder) -> list[str]:
 
 def _build_policy(setup: Experiment) -> tuple[TorchPolicy, Experiment]:
     """The policy of this process, and the experiment with numbers in place of auto."""
-    assert isinstance(setup.backend, LightningSettings)
-    launch = read_launch()
+    launch, backend = read_launch(), setup.backend
+    assert isinstance(backend, LightningSettings)
     with announce(f"loading {setup.model.path}"):
         place = 0 if launch is None else launch.local_rank
-        device = choose_device(setup.backend, place)
+        device = choose_device(backend, place)
         limit_product_caches(setup.model, device)
-        computing = choose_computing(setup.backend, torch.device(device), setup.model)
+        computing = choose_computing(backend, torch.device(device), setup.model)
         if launch is None or launch.rank == 0:  # the other processes get its choices
-            kind, memory = measure_device(device, setup.backend.processes_here)
+            kind, memory = measure_device(device, backend.processes_here)
             setup = settle_memory(setup, kind, computing.precision, memory)
         assert isinstance(setup.backend, LightningSettings)
         policy = build_policy(
@@ -249,37 +227,3 @@ def _let_servers_play(
     network: Any = policy.model
     save, vocabulary = partial(save_adapter, network), len(network.get_input_embeddings().weight)
     return serve(policy, setup, run, check, save=save, vocabulary=vocabulary)
-
-
-def _run_steps(
-    module: TrainingModule, setup: Experiment, loggers: list[Logger], signals: OwnSignals
-) -> None:
-    """Run the remaining steps under a Trainer."""
-    steps: Any = range(module.first_step, setup.trainer.steps)
-    if not len(steps):
-        return
-    device = module.policy.device
-    trainer = Trainer(
-        accelerator=device.type,
-        devices=[device.index] if device.type == "cuda" else 1,
-        # By default Lightning takes the tasks of SLURM, torchrun or LSF for processes that train
-        # together, and handles SLURM's requeue signal. Here each task is a run of its own.
-        plugins=[LightningEnvironment()],
-        max_epochs=1,
-        logger=loggers,
-        callbacks=[signals],
-        enable_progress_bar=False,
-        enable_checkpointing=False,  # the Training writes checkpoints
-        enable_model_summary=False,
-        log_every_n_steps=1,
-    )
-    trainer.fit(module, DataLoader(steps, batch_size=None))
-
-
-def _silence_lightning() -> None:
-    """Hide its advice about workers and cores, which does not fit a loader of step numbers."""
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-    # The model is in eval mode on purpose: dropout is always off.
-    warnings.filterwarnings("ignore", message=".*in eval mode at the start of training.*")
-    warnings.filterwarnings("ignore", message=".*LeafSpec.*")

@@ -8,8 +8,6 @@ into their slots.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -40,11 +38,9 @@ class SlotBuffers:
 
     def _resize(self, old: torch.Tensor) -> torch.Tensor:
         slots, heads, capacity, dim = old.shape
-        new = old.new_empty(self._slots, heads, self.capacity, dim)
+        # A hidden value is still multiplied by 0, and 0 x NaN is NaN. So the rest is 0.
+        new = old.new_zeros(self._slots, heads, self.capacity, dim)
         new[:slots, :, :capacity] = old
-        # A hidden value is still multiplied by 0, and 0 x NaN is NaN.
-        new[:slots, :, capacity:] = 0
-        new[slots:] = 0
         return new
 
     def get_layer(self, index: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -66,37 +62,27 @@ class SlotBuffers:
                 buffer.index_copy_(0, target, buffer.index_select(0, source))
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where new tokens of some rows go."""
+class SlotCache(Cache):
+    """A transformers Cache of slots 0, 1, ... for one forward pass that adds tokens to them.
 
-    positions: torch.Tensor  # [n, T] on the device, or [1, T] for rows of one length
-    start: int | None  # the first position, for rows of one length
-    end: int  # behind the last position
+    positions: [n, width] places of the new tokens, or [1, width] for rows of one length.
+    """
 
-    @classmethod
-    def behind(cls, lengths: NDArray[np.int64], width: int, device: torch.device) -> Place:
-        """Where the next `width` tokens of rows with these lengths [n] go."""
+    def __init__(
+        self, buffers: SlotBuffers, lengths: NDArray[np.int64], width: int, device: torch.device
+    ) -> None:
+        """lengths: [n] of the rows so far. width: new tokens of each, padding included."""
+        self.layers = []  # transformers' own, of which it asks only the kinds
+        self._buffers, self._slots = buffers, len(lengths)
+        # Padding goes into the cache behind a row's tokens, so there must be room for it.
+        buffers.reserve(self._slots, int(lengths.max()) + width)
+        self.capacity = buffers.capacity
         equal = bool((lengths == lengths[0]).all())
         places = (lengths[:1] if equal else lengths)[:, None] + np.arange(width)
-        positions = torch.from_numpy(places).to(device)
-        return cls(positions, int(lengths[0]) if equal else None, int(lengths.max()) + width)
-
-
-class SlotCache(Cache):
-    """A transformers Cache of slots 0, 1, ... for one forward pass. place: of the new tokens."""
-
-    def __init__(self, buffers: SlotBuffers, slots: int, place: Place) -> None:
-        positions = place.positions
-        self.layers = []  # transformers' own, of which it asks only the kinds
-        self._buffers = buffers
-        self._slots = slots
-        self._start = place.start
-        if place.start is None:
-            rows = torch.arange(slots, device=positions.device)[:, None]
-            self._index = (rows.expand_as(positions), positions)
-        self.positions = positions
-        self.capacity = buffers.capacity
+        self.positions = torch.from_numpy(places).to(device)
+        self._start = int(lengths[0]) if equal else None
+        rows = torch.arange(self._slots, device=device)[:, None]
+        self._index = rows.expand(-1, width), self.positions
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: object,

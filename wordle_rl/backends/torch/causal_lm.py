@@ -6,31 +6,35 @@ are float32, whatever the precision of the weights.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from wordle_rl.backends.torch.cache import SlotCache
-from wordle_rl.backends.torch.families import last_place
 from wordle_rl.backends.torch.fast import training as fast_training
 from wordle_rl.backends.torch.fast.merged_lora import MergedLinear
 from wordle_rl.backends.torch.fast.rollouts import FastQwen2, can_be_fast
-from wordle_rl.backends.torch.recompute import find_layers, recompute_layers
+from wordle_rl.backends.torch.load import last_place
 from wordle_rl.policy.grammar import LOW, Options
+from wordle_rl.runs.instantiate import ConfigError
 
 _LEAST = 16  # tokens of an opening that is worth a forward pass of its own
 
 
-class RolloutTrunk(Protocol):
-    """CausalLM itself, or a faster implementation of the same."""
+def recompute(function: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
+    """Call a function. Its inputs are kept for the backward pass, which calls it again.
 
-    def compute_last_hidden(
-        self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache
-    ) -> torch.Tensor:
-        """As CausalLM.compute_last_hidden."""
-        ...
+    Without gradients this is a plain call. The function must not draw random numbers. Source:
+    "Training Deep Nets with Sublinear Memory Cost" (arXiv 1604.06174).
+    """
+    return checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False, **named)
 
 
 class CausalLM:
@@ -86,13 +90,19 @@ class CausalLM:
             logits = logits.masked_fill(torch.from_numpy(options.closed).to(logits.device), LOW)
         return logits
 
-    def compute_hidden(self, ids: torch.Tensor) -> torch.Tensor:
-        """Hidden states [N, T, H] of whole sequences, padded on the right."""
-        places = torch.arange(ids.shape[1], device=ids.device)[None]
-        masks = self._build_masks(places, ids.shape[1])
+    def compute_hidden(
+        self, ids: torch.Tensor, start: int = 0, cache: DynamicCache | None = None
+    ) -> torch.Tensor:
+        """Hidden states [N, T, H] of the tokens [N, T] from a place on, padded on the right.
+
+        cache: keys and values of the tokens before them, to which theirs are added.
+        """
+        end = start + ids.shape[1]
+        places = torch.arange(start, end, device=ids.device)[None]
         return self._trunk(
-            input_ids=ids, attention_mask=masks, position_ids=places, use_cache=False
-        ).last_hidden_state
+            input_ids=ids, attention_mask=self._build_masks(places, end), position_ids=places,
+            past_key_values=cache, use_cache=cache is not None,
+        ).last_hidden_state  # fmt: skip
 
     def compute_states(self, ids: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
         """Hidden states [P, H] at the wanted places of sequences, in order of row and place.
@@ -108,20 +118,11 @@ class CausalLM:
             with recompute_layers(self._recomputed):
                 return self.compute_hidden(ids)[:, :-1][wanted]
         cache = DynamicCache()
-        self._feed(ids[:1, :shared], 0, cache)
+        self.compute_hidden(ids[:1, :shared], 0, cache)
         cache.batch_repeat_interleave(len(ids))
-        return self._feed(ids[:, shared:-1], shared, cache)[wanted[:, shared:]]
+        return self.compute_hidden(ids[:, shared:-1], shared, cache)[wanted[:, shared:]]
 
-    def _feed(self, ids: torch.Tensor, start: int, cache: DynamicCache) -> torch.Tensor:
-        """Hidden states [N, T, H] of the tokens from a place on, whose earlier ones are cached."""
-        end = start + ids.shape[1]
-        places = torch.arange(start, end, device=ids.device)[None]
-        return self._trunk(
-            input_ids=ids, attention_mask=self._build_masks(places, end), position_ids=places,
-            past_key_values=cache, use_cache=True,
-        ).last_hidden_state  # fmt: skip
-
-    def choose_rollout_trunk(self) -> RolloutTrunk:
+    def choose_rollout_trunk(self) -> CausalLM | FastQwen2:
         """The fastest trunk for rollouts with the current weights."""
         return FastQwen2(self._trunk) if self.is_fast else self
 
@@ -146,12 +147,9 @@ class CausalLM:
         if self._last_place is not None:  # only padding, which nobody reads, reaches beyond it
             places = places.clamp(max=self._last_place)
         hidden = self._trunk(
-            input_ids=ids,
-            attention_mask=self._build_masks(cache.positions, cache.capacity),
-            position_ids=places,
-            past_key_values=cache,
-            use_cache=True,
-        ).last_hidden_state
+            input_ids=ids, attention_mask=self._build_masks(cache.positions, cache.capacity),
+            position_ids=places, past_key_values=cache, use_cache=True,
+        ).last_hidden_state  # fmt: skip
         return hidden[torch.arange(len(ids), device=ids.device), last]
 
     def _build_masks(
@@ -169,3 +167,29 @@ class CausalLM:
             return windowed
         masks = {"full_attention": causal, "sliding_attention": windowed}
         return {kind: masks[kind] for kind in set(self._layer_types)}
+
+
+def find_layers(trunk: nn.Module) -> list[nn.Module]:
+    """The layers of a transformers decoder. Raises ConfigError when it names none."""
+    layers = [part for part in trunk.modules() if isinstance(part, GradientCheckpointingLayer)]
+    if not layers:
+        raise ConfigError(
+            f"backend.gradient_checkpointing must be false for this model: transformers names no "
+            f"layers of {type(trunk).__name__} that can be computed again"
+        )
+    return list(layers)
+
+
+@contextmanager
+def recompute_layers(layers: list[nn.Module]) -> Iterator[None]:
+    """In this block, keep only the inputs of these layers for the backward pass.
+
+    transformers' own switch works in training mode only, which would turn dropout on.
+    """
+    for layer in layers:
+        layer.forward = partial(recompute, layer.forward)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward  # the method of the class is back

@@ -18,11 +18,9 @@ from transformers import (
     LlamaForCausalLM,
 )
 
-from wordle_rl.backends.adapters import is_adapter
-from wordle_rl.backends.torch.adapters import find_base
+from wordle_rl.backends.adapters import find_base, is_adapter
 from wordle_rl.backends.torch.load import load_model
-from wordle_rl.policy.settings import ModelSettings
-from wordle_rl.runs.errors import full_disk
+from wordle_rl.policy.settings import MAIN, ModelSettings
 from wordle_rl.runs.instantiate import ConfigError
 
 # What transformers notes about a GGUF file. With it, save_pretrained refuses.
@@ -33,7 +31,8 @@ def merge_model(source: Path, target: Path, precision: str) -> str:
     """Write the model of a folder without an adapter. Returns the precision of its weights.
 
     precision: auto keeps the precision of the base under an adapter, and of any other model. The
-    sum of base and adapter is computed in float32 and rounded once.
+    sum of base and adapter is computed in float32 and rounded once. Raises ValueError if a weight
+    is not finite.
     """
     settings = ModelSettings(
         name=source.name, path=str(source), learning_rate=0.0, max_tokens=1, max_context=16
@@ -41,7 +40,10 @@ def merge_model(source: Path, target: Path, precision: str) -> str:
     model: Any
     model, tokenizer = load_model(settings, precision="fp32", device="cpu")
     if precision == "auto":
-        precision = _read_precision(source)
+        base, revision = find_base(source) if is_adapter(source) else (str(source), MAIN)
+        config: Any = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
+        dtype = config.dtype or config.get_text_config().dtype or torch.float32
+        precision = str(dtype).removeprefix("torch.")
     if hasattr(model, "peft_config"):
         model = merge_adapter(model)
     model.to(getattr(torch, precision)).save_pretrained(target)
@@ -50,41 +52,19 @@ def merge_model(source: Path, target: Path, precision: str) -> str:
 
 
 def merge_adapter(model: Any) -> Any:
-    """The model under an adapter, with W + scale B A in the place of each adapted weight W.
-
-    Raises ValueError if a weight is not finite.
-    """
+    """The model under an adapter, with W + scale B A in the place of each adapted weight W."""
     return model.merge_and_unload(safe_merge=True)
 
 
-def _read_precision(source: Path) -> str:
-    """The precision in which the weights of a model, or of an adapter's base, are on disk."""
-    base, revision = find_base(source) if is_adapter(source) else (str(source), None)
-    config: Any = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
-    dtype = config.dtype or config.get_text_config().dtype or torch.float32
-    return str(dtype).removeprefix("torch.")
-
-
 def convert_gguf(file: Path, folder: Path) -> int:
-    """Write the model of a GGUF file to a folder, in bfloat16. Returns the number of its weights.
-
-    Raises ConfigError in one line when the file cannot be read, or holds another architecture.
-    """
+    """Write the Llama of a GGUF file to a folder, in bfloat16. Returns how many weights it has."""
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
-    try:
-        with redirect_stderr(io.StringIO()):  # a progress bar of the reader's own
-            found: Any = AutoModelForCausalLM.from_pretrained(
-                file.parent, gguf_file=file.name, dtype=torch.float32
-            )
-        tokenizer: Any = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-    except Exception as error:  # the reader raises all kinds for bad files
-        if full_disk(error):
-            raise
-        reason = " ".join(str(error).split())[:200]
-        raise ConfigError(f"{file.name} cannot be read as GGUF ({reason})") from error
-    if not isinstance(found, LlamaForCausalLM):
-        raise ConfigError(f"{file.name} must hold a Llama, not a {type(found).__name__}")
+    with redirect_stderr(io.StringIO()):  # a progress bar of the reader's own
+        found: Any = AutoModelForCausalLM.from_pretrained(
+            file.parent, gguf_file=file.name, dtype=torch.float32
+        )
+    tokenizer: Any = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
     known = found.config.to_dict()
     kept = {k: v for k, v in known.items() if k not in _OF_THE_FILE and not k.startswith("_")}
     model: Any = LlamaForCausalLM(LlamaConfig(**kept))

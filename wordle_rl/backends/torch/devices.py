@@ -27,9 +27,6 @@ from wordle_rl.policy.settings import LightningSettings, ModelSettings
 
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _LAYERS = 4  # of the timed loop
-# Sizes of two caches of prepared matrix products: oneDNN has one, torch has another above it. Both
-# sizes are read at the first operation.
-_CACHE_SIZES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "32"}
 
 
 def measure_device(device: str, processes: int) -> tuple[Place, float]:
@@ -44,20 +41,20 @@ def choose_device(backend: LightningSettings, place: int) -> str:
 
     Raises ValueError for a device that this machine lacks.
     """
-    accelerator = backend.accelerator
-    have = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if accelerator == "auto":
-        accelerator = next((name for name, there in have.items() if there), "cpu")
-    if not have.get(accelerator, True):
-        there = ", ".join(["auto", "cpu", *(name for name, ok in have.items() if ok)])
+    have = {"cpu": backend.processes_here}  # devices of each kind
+    if torch.backends.mps.is_available():
+        have = {"mps": 1, **have}
+    if torch.cuda.is_available():
+        have = {"cuda": torch.cuda.device_count(), **have}
+    accelerator = next(iter(have)) if backend.accelerator == "auto" else backend.accelerator
+    if accelerator not in have:
+        there = ", ".join(["auto", *reversed(have)])
         raise ValueError(f"backend.accelerator={accelerator} is not on this machine; use {there}")
-    wanted = backend.processes_here
-    most = {"cuda": torch.cuda.device_count(), "mps": 1}.get(accelerator, wanted)
-    if wanted > most:
+    if backend.processes_here > have[accelerator]:
         number = "backend.devices" if backend.devices > 1 else "torchrun's --nproc-per-node"
         raise ValueError(
-            f"{number} must be 1..{most} with backend.accelerator={accelerator} on this machine, "
-            f"not {wanted}"
+            f"{number} must be 1..{have[accelerator]} with backend.accelerator={accelerator} on "
+            f"this machine, not {backend.processes_here}"
         )
     return f"cuda:{place}" if accelerator == "cuda" else accelerator
 
@@ -70,8 +67,8 @@ def limit_product_caches(model: ModelSettings, device: str) -> None:
     takes gigabytes with SmolLM2. Small models are faster with that default.
     """
     if device == "cpu" and is_large(model):
-        for variable, size in _CACHE_SIZES.items():
-            os.environ.setdefault(variable, size)
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+        os.environ.setdefault("LRU_CACHE_CAPACITY", "32")  # torch's own, above oneDNN's
 
 
 def choose_computing(
@@ -124,11 +121,10 @@ def _ask_device(device: torch.device) -> tuple[Precision, str]:
     try:
         able = device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
         ones = torch.ones(8, 8, dtype=torch.bfloat16, device=device)
-        able = able and bool((ones @ ones == 8).all())
+        if able and bool((ones @ ones == 8).all()):
+            return "bf16", f"bf16: {device.type} computes in it"
     except (RuntimeError, TypeError):  # MPS before macOS 14
-        able = False
-    if able:
-        return "bf16", f"bf16: {device.type} computes in it"
+        pass
     return "fp32", f"fp32: this {device.type} device does not compute in bf16"
 
 

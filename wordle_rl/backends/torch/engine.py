@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from wordle_rl.backends.engine import CachedEngine, Ints
-from wordle_rl.backends.torch.cache import Place, SlotBuffers, SlotCache
+from wordle_rl.backends.torch.cache import SlotBuffers, SlotCache
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.grammar import Options
@@ -34,10 +34,7 @@ class TorchRows:
     @torch.inference_mode()
     def feed(self, ids: Ints, starts: Ints, last: Ints) -> torch.Tensor:
         device = self._lm.device
-        place = Place.behind(starts, ids.shape[1], device)
-        # Padding goes into the cache behind a row's tokens, so there must be room for it.
-        self._buffers.reserve(len(ids), place.end)
-        cache = SlotCache(self._buffers, len(ids), place)
+        cache = SlotCache(self._buffers, starts, ids.shape[1], device)
         new, ends = (torch.from_numpy(array).to(device) for array in (ids, last))
         return self._trunk.compute_last_hidden(new, ends, cache)
 

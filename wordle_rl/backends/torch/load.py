@@ -1,9 +1,10 @@
-"""Loads models and tokenizers for torch: embedded, untrained, from a folder or from the hub."""
+"""Loads models, adapters and tokenizers: embedded, untrained, from a folder or from the hub."""
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -18,21 +19,35 @@ from transformers import (
     BitsAndBytesConfig,
     PreTrainedConfig,
 )
+from transformers.pytorch_utils import Conv1D
 
 from wordle_rl.backends.adapters import (
+    ADAPTER,
     FILES,
-    check_adapter_form,
     check_loaded_adapter,
-    is_adapter,
+    check_weights_fit,
+    choose_layers,
+    find_base,
+    read_adapter_config,
+    read_adapter_weights,
 )
 from wordle_rl.backends.hf_tokenizer import HFTokenizer, list_stop_ids
-from wordle_rl.backends.loading import explain_load_errors, notice_offline
-from wordle_rl.backends.saved_weights import check_fit, read_weights
+from wordle_rl.backends.loading import (
+    check_fit,
+    explain_load_errors,
+    notice_offline,
+    read_weights,
+)
 from wordle_rl.backends.tiny_model import build_untrained
-from wordle_rl.backends.torch.adapters import add_lora, find_base, load_adapter
-from wordle_rl.backends.torch.families import check_family, check_length
-from wordle_rl.policy.settings import UNTRAINED, ModelSettings
+from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings, portable_name
+from wordle_rl.runs.files import write_json
 from wordle_rl.runs.instantiate import ConfigError
+
+# A family is here once the tests have compared it with transformers' own forward pass.
+FAMILIES = ("gemma3_text", "gpt2", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
+_WRAPPERS = {"gemma3": "gemma3_text"}  # models with images -> their language model
+# Rotations that change for the whole batch once its longest row passes the trained length.
+_BATCH_ROTATIONS = ("dynamic", "longrope")
 
 
 def load_model(
@@ -45,15 +60,17 @@ def load_model(
     """
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()  # errors that matter are raised here
+    model: Any
+    shape: dict[str, Any] = settings.shape
     if settings.path == UNTRAINED:
-        model: Any
-        model, inner = build_untrained(seed=settings.seed, **settings.shape)
+        model, inner = build_untrained(seed=settings.seed, **shape)
     else:
-        frozen = settings.lora is not None or is_adapter(Path(settings.location))
+        frozen = settings.lora is not None or settings.is_adapter
         dtype = torch.bfloat16 if frozen and precision == "bf16" else torch.float32
         quantized = quantization_arguments(settings.quantize, dtype, device)
-        model, inner = _load_pretrained(settings, dtype, quantized)
-        _keep_trainable(model)
+        notice_offline(settings.location)
+        with explain_load_errors(settings.location, on_disk=Path(settings.location).is_dir()):
+            model, inner = _load_pretrained(settings, dtype, quantized)
     if settings.lora is not None:
         if hasattr(model, "peft_config"):
             loaded = model.peft_config["default"]
@@ -64,53 +81,77 @@ def load_model(
     return model.to(device), HFTokenizer(inner, extra_stop_ids=stops)
 
 
-def _find_base(settings: ModelSettings) -> tuple[str, str]:
-    """Location and revision of the model under an adapter. Other models are their own base."""
-    location = settings.location
-    if not is_adapter(Path(location)):
-        return location, settings.revision
-    base, revision = find_base(Path(location))
-    notice_offline(base)
-    return base, revision
-
-
-def read_config(settings: ModelSettings, base: str, revision: str) -> Any:
-    """The config of a model that can be trained. Raises ConfigError for others."""
-    config = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
-    written, _ = PreTrainedConfig.get_config_dict(base, revision=revision)
-    check_family(base, config, written)
-    check_length(base, config.get_text_config(), settings.max_context)
-    return config
-
-
 def _load_pretrained(
     settings: ModelSettings, dtype: torch.dtype, quantized: dict[str, Any]
 ) -> tuple[Any, Any]:
-    location = settings.location
-    with _explain_errors(location):
-        adapted = is_adapter(Path(location))
-        base, revision = _find_base(settings)
-        read_config(settings, base, revision)
-        own = not adapted or (Path(location) / "tokenizer_config.json").is_file()
-        tokenizer = AutoTokenizer.from_pretrained(
-            location if own else base,
-            revision=settings.revision if own else revision,
-            trust_remote_code=False,
+    base, revision, folder = settings.location, settings.revision, Path(settings.location)
+    own = base, revision  # where the tokenizer is
+    if settings.is_adapter:
+        base, revision = find_base(folder, "peft")
+        notice_offline(base)
+        if not (folder / "tokenizer_config.json").is_file():
+            own = base, revision
+    config = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
+    written, _ = PreTrainedConfig.get_config_dict(base, revision=revision)
+    check_config(base, config, written, settings.max_context)
+    tokenizer = AutoTokenizer.from_pretrained(own[0], revision=own[1], trust_remote_code=False)
+    loaded: Any = AutoModelForCausalLM.from_pretrained(
+        base, revision=revision, dtype=dtype, output_loading_info=True, trust_remote_code=False,
+        **quantized,
+    )  # fmt: skip
+    model, found = loaded
+    if missing := sorted(found["missing_keys"]):
+        raise ConfigError(
+            f"model.path={base} lacks {len(missing)} of the weights that its config.json asks for, "
+            f"such as {missing[0]}: they are another model's"
         )
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            base, revision=revision, dtype=dtype, output_loading_info=True,
-            trust_remote_code=False, **quantized,
-        )  # fmt: skip
-        model, found = loaded
-        if missing := sorted(found["missing_keys"]):
-            raise ConfigError(
-                f"model.path={base} lacks {len(missing)} of the weights that its config.json asks "
-                f"for, such as {missing[0]}: they are another model's"
-            )
-        if adapted:
-            return load_adapter(model, Path(location)), tokenizer
-    freeze_images(model)
+    if quantized:
+        # On CPUs with AVX-512 and bf16, bitsandbytes packs a layer's weights when it first computes
+        # without gradients. A packed layer has no backward pass.
+        for module in model.modules():
+            if hasattr(module, "support_avx512bf16_for_cpu"):
+                module.support_avx512bf16_for_cpu = False
+    if settings.is_adapter:
+        return load_adapter(model, folder), tokenizer
+    # What reads images has nothing to learn here.
+    inside = {*model.get_decoder().parameters(), *model.get_output_embeddings().parameters()}
+    for parameter in model.parameters():
+        if parameter not in inside:
+            parameter.requires_grad_(False)
     return model, tokenizer
+
+
+def check_config(location: str, config: Any, written: Mapping[str, Any], max_context: int) -> None:
+    """Raise ConfigError unless the architecture can be trained, on games of max_context tokens.
+
+    config: the model's config as transformers reads it. written: the entries of its config.json.
+    """
+    kind, text = config.model_type, config.get_text_config()
+    if kind in _WRAPPERS and not isinstance(written.get("text_config"), Mapping):
+        raise ConfigError(
+            f"model.path={location}: its config.json has no text_config, so it describes no "
+            "language model: name a folder with the whole model"
+        )
+    if _WRAPPERS.get(kind, kind) != text.model_type or text.model_type not in FAMILIES:
+        known = ", ".join(sorted({*FAMILIES, *_WRAPPERS}))
+        raise ConfigError(
+            f"model.path={location} must have one of the architectures {known}, not {kind}"
+        )
+    most, rope = last_place(text), getattr(text, "rope_parameters", None) or {}
+    if most is not None:
+        most += 1
+    elif rope.get("rope_type") in _BATCH_ROTATIONS:
+        most = rope.get("original_max_position_embeddings") or text.max_position_embeddings
+    if most is not None and max_context > most:  # other models compute any length, if not well
+        raise ConfigError(
+            f"model.max_context must be at most {most} with model.path={location}, which has no "
+            f"places beyond, not {max_context}"
+        )
+
+
+def last_place(config: Any) -> int | None:
+    """The last place in the text that a model has an embedding for, None if it computes places."""
+    return config.max_position_embeddings - 1 if config.model_type == "gpt2" else None
 
 
 def quantization_arguments(quantize: str | None, dtype: torch.dtype, device: str) -> dict[str, Any]:
@@ -140,26 +181,6 @@ def quantization_arguments(quantize: str | None, dtype: torch.dtype, device: str
     return {"quantization_config": config, "device_map": {"": device}}
 
 
-def _keep_trainable(model: torch.nn.Module) -> None:
-    """Keep gradients right after rollouts with a model that may be quantised.
-
-    On CPUs with AVX-512 and bf16, bitsandbytes packs a layer's weights when it first computes
-    without gradients. A packed layer has no backward pass.
-    """
-    modules: Iterator[Any] = model.modules()
-    for module in modules:
-        if hasattr(module, "support_avx512bf16_for_cpu"):
-            module.support_avx512bf16_for_cpu = False
-
-
-def freeze_images(model: Any) -> None:
-    """Train the language model alone: what reads images has nothing to learn here."""
-    inside = {*model.get_decoder().parameters(), *model.get_output_embeddings().parameters()}
-    for parameter in model.parameters():
-        if parameter not in inside:
-            parameter.requires_grad_(False)
-
-
 def load_weights(model: Any, folder: Path, *, is_lora: bool) -> None:
     """Load what save_pretrained() wrote to a folder; under LoRA only the adapter `default`.
 
@@ -170,8 +191,7 @@ def load_weights(model: Any, folder: Path, *, is_lora: bool) -> None:
     if is_lora:
         from peft import get_peft_model_state_dict, set_peft_model_state_dict
 
-        own = get_peft_model_state_dict(model, save_embedding_layers=False)
-        check_fit(file, weights, own)
+        check_fit(file, weights, get_peft_model_state_dict(model, save_embedding_layers=False))
         set_peft_model_state_dict(model, weights)
     else:
         tied = getattr(model, "_tied_weights_keys", None) or ()
@@ -179,11 +199,69 @@ def load_weights(model: Any, folder: Path, *, is_lora: bool) -> None:
         model.load_state_dict(weights, strict=False)
 
 
+# -- adapters -------------------------------------------------------------------------------------
+
+
+def load_adapter(model: Any, folder: Path) -> Any:
+    """The model with the adapter of a folder, ready to train. Raises for one of another model."""
+    from peft import PeftModel, get_peft_model_state_dict
+
+    with _without_warnings():
+        adapted: Any = PeftModel.from_pretrained(model, str(folder), is_trainable=True)
+    if (folder / FILES["peft"]).is_file():  # peft also reads adapter_model.bin
+        saved = {n: w for n, w in read_adapter_weights(folder, "peft").items() if "lora_" in n}
+        own = get_peft_model_state_dict(adapted, save_embedding_layers=False)
+        check_weights_fit(folder, saved, own)
+    return adapted
+
+
+def add_lora(model: Any, settings: LoraSettings, seed: int, revision: str = MAIN) -> Any:
+    """The model with a fresh adapter, whose weights are drawn from the seed.
+
+    revision: of the base on the hub; the adapter's config records it.
+    """
+    from peft import LoraConfig, get_peft_model
+
+    modules = dict(model.named_modules())
+    trunk = next(name for name, module in modules.items() if module is model.get_decoder())
+    linear = [  # GPT-2 has Conv1D, whose weights are transposed
+        name
+        for name, module in modules.items()
+        if isinstance(module, torch.nn.Linear | Conv1D) and name.startswith(f"{trunk}.")
+    ]
+    choose_layers(settings.targets, linear)  # peft ignores targets that fit nothing
+    config = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,  # pyright: ignore[reportArgumentType]  # peft takes floats too
+        lora_dropout=settings.dropout,
+        target_modules=settings.targets,
+        # A model with images has linear layers of the same names outside its language model.
+        exclude_modules=rf"(?!{re.escape(trunk)}\.).*" if "." in trunk else None,
+        fan_in_fan_out=any(isinstance(modules[name], Conv1D) for name in linear),
+        task_type="CAUSAL_LM",
+        revision=None if revision == MAIN else revision,
+    )
+    with torch.random.fork_rng(devices=[]), _without_warnings():
+        torch.manual_seed(seed)
+        return get_peft_model(model, config)
+
+
 @contextmanager
-def _explain_errors(location: str) -> Iterator[None]:
-    """Turn any error while a model is loaded into a ConfigError of one line."""
-    if is_adapter(Path(location)):
-        check_adapter_form(Path(location), "peft")
-    notice_offline(location)
-    with explain_load_errors(location, on_disk=Path(location).is_dir()):
+def _without_warnings() -> Iterator[None]:
+    """Hide two warnings of peft 0.21: of a name that changes, and of keys that are refused here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Found missing adapter keys", UserWarning)
+        warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
         yield
+
+
+def save_adapter(model: Any, folder: Path) -> None:
+    """Write the adapter `default` as peft loads it.
+
+    Its config names an embedded or a fetched base in a way that other machines understand.
+    """
+    # The vocabulary is never changed, so peft need not look for the base to compare it.
+    model.save_pretrained(folder, selected_adapters=["default"], save_embedding_layers=False)
+    config = read_adapter_config(folder)
+    if name := config["base_model_name_or_path"]:
+        write_json(folder / ADAPTER, config | {"base_model_name_or_path": portable_name(name)})

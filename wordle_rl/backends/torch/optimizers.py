@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from wordle_rl.backends.saved_weights import read_weights
+from wordle_rl.backends.loading import read_weights
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim, muon_size
 from wordle_rl.runs.checkpoints import CheckpointError
@@ -28,27 +29,20 @@ class ExactMuon(torch.optim.Muon):
     """
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One step: momentum, orthogonal direction, weight decay."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def step(self, closure: Any = None) -> None:
+        """One step: momentum, orthogonal direction, weight decay. closure: not used."""
         for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._move(parameter, parameter.grad, group)
-        return loss
-
-    def _move(self, parameter: torch.Tensor, gradient: torch.Tensor, group: dict[str, Any]) -> None:
-        state = self.state[parameter]
-        if "momentum_buffer" not in state:
-            state["momentum_buffer"] = torch.zeros_like(gradient)
-        average = state["momentum_buffer"].lerp_(gradient, 1.0 - group["momentum"])
-        ahead = gradient.lerp(average, group["momentum"])  # Nesterov momentum
-        parameter.mul_(1.0 - group["lr"] * group["weight_decay"])
-        step = group["lr"] * muon_size(parameter.shape)
-        parameter.sub_(orthogonalize(ahead, group), alpha=step)
+            for weight in group["params"]:
+                if (gradient := weight.grad) is None:
+                    continue
+                state = self.state[weight]
+                if not state:
+                    state["momentum_buffer"] = torch.zeros_like(gradient)
+                average = state["momentum_buffer"].lerp_(gradient, 1.0 - group["momentum"])
+                ahead = gradient.lerp(average, group["momentum"])  # Nesterov momentum
+                weight.mul_(1.0 - group["lr"] * group["weight_decay"])
+                step = group["lr"] * muon_size(weight.shape)
+                weight.sub_(orthogonalize(ahead, group), alpha=step)
 
 
 def orthogonalize(matrix: torch.Tensor, settings: Mapping[str, Any]) -> torch.Tensor:
@@ -73,24 +67,26 @@ def build_optimizers(model: nn.Module, optim: Optim, precision: Precision = "fp3
     precision: what Muon multiplies matrices in. The weights are always float32. The entry `share`
     of their groups is the share of the learning rate that these learn with.
     """
+    inner: Any = model
     trainable = [p for p in model.parameters() if p.requires_grad]
-    matrices = _find_layer_matrices(model) if optim.name == "muon" else set()
+    matrices = set()
+    if optim.name == "muon":  # embeddings and the head are tables of rows, and no matrices
+        tables = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
+        tables.add(inner.get_output_embeddings().weight)
+        matrices = {p for p in trainable if p.ndim == 2} - tables
     optimizers: list[Any] = []
     if rest := [p for p in trainable if p not in matrices]:
         decay = optim.weight_decay
         optimizers.append(build_adamw(rest, optim, weight_decay=decay, share=optim.rest_share))
     if matrices:
-        kind = ExactMuon if precision == "fp32" else torch.optim.Muon
+        kind: Any = ExactMuon if precision == "fp32" else torch.optim.Muon
         group = {"params": [p for p in trainable if p in matrices], "share": 1.0}
         optimizers.append(
             kind(
-                [group],  # pyright: ignore[reportArgumentType]
-                lr=optim.lr,
-                momentum=optim.momentum,
-                weight_decay=optim.weight_decay,
+                [group], lr=optim.lr, momentum=optim.momentum, weight_decay=optim.weight_decay,
                 adjust_lr_fn="match_rms_adamw",
             )
-        )
+        )  # fmt: skip
     return optimizers
 
 
@@ -120,31 +116,23 @@ def load_states(optimizers: list[Any], file: Path) -> None:
     Raises CheckpointError, before anything is changed, unless the states fit these optimisers.
     """
     saved = read_weights(file)
-    trained = {name.rpartition(".")[0] for name in saved}
     expected: dict[str, torch.Size] = {}
     for number, optimizer in enumerate(optimizers):
         names = _MUON if isinstance(optimizer, torch.optim.Muon) else _ADAMW
         weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         for i, weight in enumerate(weights):
-            if f"{number}.{i}" in trained:
+            if any(f"{number}.{i}.{name}" in saved for name in names):  # it was trained
                 shapes = {name: weight.shape for name in names} | _SCALAR
                 expected |= {f"{number}.{i}.{name}": shapes[name] for name in names}
     if {name: value.shape for name, value in saved.items()} != expected:
         raise CheckpointError(
             f"{file} was written with another optimiser or model: choose optim= as it was then"
         )
-    states: list[dict[int, dict[str, torch.Tensor]]] = [{} for _ in optimizers]
-    for name, value in saved.items():
-        number, i, key = name.split(".")
-        states[int(number)].setdefault(int(i), {})[key] = value
-    for optimizer, state in zip(optimizers, states, strict=True):
+    for number, optimizer in enumerate(optimizers):
+        state: dict[int, dict[str, torch.Tensor]] = defaultdict(dict)
+        for name, value in saved.items():
+            owner, i, key = name.split(".")
+            if int(owner) == number:
+                state[int(i)][key] = value
         # A resumed run may have changed the settings.
-        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-
-
-def _find_layer_matrices(model: nn.Module) -> set[nn.Parameter]:
-    """Trainable matrices, without the embeddings and the head, which are tables of rows."""
-    inner: Any = model
-    tables = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
-    tables.add(inner.get_output_embeddings().weight)
-    return {p for p in model.parameters() if p.requires_grad and p.ndim == 2} - tables
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": dict(state)})

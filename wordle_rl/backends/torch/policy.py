@@ -14,7 +14,6 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -22,12 +21,11 @@ from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.engine import CachedEngine
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.policy import LanguagePolicy, Rows, compute_loss
-from wordle_rl.backends.torch.adapters import save_adapter
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.engine import build_engine
 from wordle_rl.backends.torch.fast.merged_lora import merge_adapter, refresh_sums
 from wordle_rl.backends.torch.fast.rollouts import can_be_fast
-from wordle_rl.backends.torch.load import load_weights
+from wordle_rl.backends.torch.load import load_weights, save_adapter
 from wordle_rl.backends.torch.optimizers import (
     build_adamw,
     build_optimizers,
@@ -71,13 +69,14 @@ class TorchPolicy(LanguagePolicy):
         self.model = model
         self.trainable = [p for p in model.parameters() if p.requires_grad]
         self.optimizers = build_optimizers(model, optim, precision)
-        # Lightning replaces these two with its own.
         self.backward: Callable[[torch.Tensor], None] = torch.Tensor.backward
         self.apply_gradients: list[Callable[[], Any]] = [o.step for o in self.optimizers]
         self._is_lora = hasattr(model, "peft_config")
         self._has_copy = precision == "bf16" and not self._is_lora
         on_cpu = next(model.parameters()).device.type == "cpu"
-        self._merged = merge_for_speed(model) if self._is_lora and on_cpu else None
+        self._merged = merge_adapter(model) if self._is_lora and on_cpu else None
+        if self._merged is not None and not can_be_fast(self._merged):
+            self._merged = None  # peft's own forward pass is as fast
         computes = _copy_in_bfloat16(model) if self._has_copy else self._merged or model
         self.lm = CausalLM(computes, checkpointing=gradient_checkpointing)
         self.shares_openings = self.lm.shares_openings
@@ -105,11 +104,10 @@ class TorchPolicy(LanguagePolicy):
 
     def engine(self) -> CachedEngine:
         """A fresh engine on the current weights."""
-        return build_engine(
-            self.lm, stop_ids=self.tokenizer.stop_ids, max_context=self._max_context,
-            timers=self.timers,
-        )  # fmt: skip
+        stops, most = self.tokenizer.stop_ids, self._max_context
+        return build_engine(self.lm, stop_ids=stops, max_context=most, timers=self.timers)
 
+    @torch.no_grad()
     def keep_reference(self) -> None:
         """Make the current weights the reference."""
         if self._merged is not None:
@@ -122,15 +120,13 @@ class TorchPolicy(LanguagePolicy):
         if "reference" not in model.peft_config:
             model.add_adapter("reference", model.peft_config["default"])
             model.eval()  # the new adapter comes with dropout on
-        state = model.state_dict()
-        with torch.no_grad():
-            for name, tensor in state.items():
-                if ".reference." in name:
-                    tensor.copy_(state[name.replace(".reference.", ".default.")])
         model.set_adapter("default")
-        for name, parameter in model.named_parameters():
+        weights = dict(model.named_parameters())
+        for name, weight in weights.items():
             if ".reference." in name:
-                parameter.requires_grad_(False)
+                weight.requires_grad_(False).copy_(
+                    weights[name.replace(".reference.", ".default.")]
+                )
         self._reference = self.lm
 
     @contextmanager
@@ -155,16 +151,13 @@ class TorchPolicy(LanguagePolicy):
         self.optimizers.append(build_adamw(parameters, self.optim, weight_decay=0.0))
         self.apply_gradients.append(self.optimizers[-1].step)
 
-    def _need_value_head(self) -> ValueHead:
-        if self._value_head is None:
-            raise RuntimeError("add_value_head() was not called before values were asked for")
-        return self._value_head
-
     @torch.inference_mode()
     def _read(
         self, batch: Batch, rows: Rows, *, reference: bool = False, values: bool = False
     ) -> FloatArray:
-        head = self._need_value_head() if values else None
+        if values and self._value_head is None:
+            raise RuntimeError("add_value_head() was not called before values were asked for")
+        head = self._value_head if values else None
         with self._use_reference() if reference else nullcontext(self.lm) as lm:
             outputs = compute_token_outputs(
                 lm, batch, rows, temperature=self._temperature, value_head=head
@@ -176,7 +169,11 @@ class TorchPolicy(LanguagePolicy):
             loss, parts = self._compute_loss(batch, rows, algorithm)
         with self.timers("backward"):
             self.backward(loss)
-            self._gather_gradients()
+            for copied, master in self._copied_and_masters():
+                if copied.grad is not None:
+                    gradient = copied.grad.float()
+                    master.grad = gradient if master.grad is None else master.grad.add_(gradient)
+                    copied.grad = None
         return {name: value.item() for name, value in parts.items()}
 
     def _compute_loss(
@@ -184,21 +181,11 @@ class TorchPolicy(LanguagePolicy):
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         outputs = compute_token_outputs(
             self.lm, batch, rows, temperature=self._temperature, entropy=algorithm.needs_entropy,
-            value_head=self._need_value_head() if algorithm.needs_values else None,
+            value_head=self._value_head if algorithm.needs_values else None,
         )  # fmt: skip
-
-        def to_tensor(values: np.ndarray) -> torch.Tensor:
-            return torch.from_numpy(values).to(self.device)
-
-        return compute_loss(torch, algorithm, outputs, batch, rows, to_tensor)
-
-    def _gather_gradients(self) -> None:
-        """Add the copy's gradients to the gradients of the float32 weights."""
-        for copied, master in self._copied_and_masters():
-            if copied.grad is not None:
-                gradient = copied.grad.float()
-                master.grad = gradient if master.grad is None else master.grad.add_(gradient)
-                copied.grad = None
+        return compute_loss(
+            torch, algorithm, outputs, batch, rows, lambda a: torch.from_numpy(a).to(self.device)
+        )
 
     def _share_gradients(self) -> None:
         have = self.processes.gather([parameter.grad is not None for parameter in self.trainable])
@@ -271,12 +258,6 @@ class TorchPolicy(LanguagePolicy):
             self._value_head.load(folder / "model")
         load_states(self.optimizers, folder / _OPTIMIZER)
         self.refresh_copy()
-
-
-def merge_for_speed(model: Any) -> nn.Module | None:
-    """A copy of a LoRA model with merged matrices, if the layers written out can compute it."""
-    merged = merge_adapter(model)
-    return merged if merged is not None and can_be_fast(merged) else None
 
 
 def _copy_in_bfloat16(model: nn.Module) -> nn.Module:

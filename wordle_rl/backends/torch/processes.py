@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import psutil
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed.rendezvous import rendezvous
 from torch.multiprocessing.spawn import start_processes as spawn
 
@@ -68,13 +69,11 @@ class TorchProcesses:
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
         with self._explain_failure():
             dist.all_gather(sizes, torch.tensor([len(own)]))
-            room = max(int(size) for size in sizes)
+            room = int(max(sizes))
             parts = [torch.empty(room, dtype=torch.uint8) for _ in range(self.size)]
-            dist.all_gather(parts, torch.nn.functional.pad(own, (0, room - len(own))))
-        return [
-            exchange.read(part[: int(size)].numpy().tobytes())
-            for part, size in zip(parts, sizes, strict=True)
-        ]
+            dist.all_gather(parts, nn.functional.pad(own, (0, room - len(own))))
+        pairs = zip(parts, sizes, strict=True)
+        return [exchange.read(part[: int(size)].numpy().tobytes()) for part, size in pairs]
 
     def add_up(self, tensors: Sequence[torch.Tensor]) -> None:
         with self._explain_failure():
@@ -106,11 +105,11 @@ class TorchProcesses:
             yield
         except RuntimeError:
             end = time.monotonic() + _GOODBYE
-            while time.monotonic() < end and self._others:
-                for rank, other in enumerate(self._others, 1):
-                    if other.exitcode:
-                        code = other.exitcode
-                        raise ProcessLost(f"process {rank} ended with exit code {code}") from None
+            while self._others and time.monotonic() < end:
+                codes = [other.exitcode for other in self._others]
+                if any(codes):
+                    rank, code = next((r, code) for r, code in enumerate(codes, 1) if code)
+                    raise ProcessLost(f"process {rank} ended with exit code {code}") from None
                 time.sleep(0.05)
             raise ProcessLost("another process of the run was lost") from None
 
@@ -120,7 +119,7 @@ def join_processes(launch: Launch, file: str = "") -> Iterator[TorchProcesses]:
     """Join the others: at a file of this machine, or where torchrun says. Raises ProcessLost."""
     try:
         if file:
-            store: Any = dist.FileStore(file, launch.size)  # pyright: ignore[reportPrivateImportUsage]
+            store: Any = _meet(file, launch.size)
         else:
             [store, *_] = next(rendezvous("env://", launch.rank, launch.size, timeout=_COME))
         processes = TorchProcesses(launch, store)
@@ -155,14 +154,17 @@ def start_processes(size: int, work: Work, interrupts: Interrupts) -> Iterator[T
 
         interrupts.on_second(kill)
         try:
-            store: Any = dist.FileStore(file, size)  # pyright: ignore[reportPrivateImportUsage]
-            yield TorchProcesses(_place(0, size), store, others)
+            yield TorchProcesses(_place(0, size), _meet(file, size), others)
         finally:
             _leave()  # closes the connections, which ends processes that wait for this one
             for other in others:
                 other.join(_GOODBYE)
                 other.kill()
                 other.join()
+
+
+def _meet(file: str, size: int) -> Any:
+    return dist.FileStore(file, size)  # pyright: ignore[reportPrivateImportUsage]
 
 
 def _enter(index: int, work: Work, size: int, file: str) -> None:
@@ -173,9 +175,8 @@ def _enter(index: int, work: Work, size: int, file: str) -> None:
 
 
 def _place(rank: int, size: int) -> Launch:
-    return Launch(
-        rank=rank, size=size, local_rank=rank, local_size=size, address="127.0.0.1", port=0
-    )
+    here = {"local_rank": rank, "local_size": size, "address": "127.0.0.1", "port": 0}
+    return Launch(rank=rank, size=size, **here)
 
 
 def _leave() -> None:

@@ -8,14 +8,11 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from wordle_rl.backends.loading import VALUE_HEAD, check_fit, read_weights
 from wordle_rl.backends.policy import Rows, TokenOutputs, Wanted
-from wordle_rl.backends.saved_weights import VALUE_HEAD, check_fit, read_weights
-from wordle_rl.backends.torch.causal_lm import CausalLM
+from wordle_rl.backends.torch.causal_lm import CausalLM, recompute
 from wordle_rl.backends.torch.fast.frozen_head import compute_logprobs
-from wordle_rl.backends.torch.recompute import recompute
 from wordle_rl.policy.batch import LOGITS_BYTES, Batch
-
-_BYTES = 4  # of a float32 logit
 
 
 class ValueHead(nn.Module):
@@ -36,9 +33,8 @@ class ValueHead(nn.Module):
 
     def load(self, folder: Path) -> None:
         """Restore what save() wrote. Raises CheckpointError unless it fits this head."""
-        file = folder / VALUE_HEAD
-        saved = read_weights(file)
-        check_fit(file, saved, self.state_dict())
+        saved = read_weights(folder / VALUE_HEAD)
+        check_fit(folder / VALUE_HEAD, saved, self.state_dict())
         self.load_state_dict(saved)
 
 
@@ -63,7 +59,7 @@ def compute_token_outputs(
     def place(found: torch.Tensor) -> torch.Tensor:
         return torch.zeros(ids.shape, device=ids.device).masked_scatter(trained, found)
 
-    logprobs, *entropies = read_states(lm, states, wanted, temperature=temperature, entropy=entropy)
+    logprobs, *entropies = _read_states(lm, states, wanted, temperature, entropy)
     return TokenOutputs(
         logprobs=place(logprobs),
         entropy=place(entropies[0]) if entropy else None,
@@ -71,19 +67,14 @@ def compute_token_outputs(
     )
 
 
-def read_states(
-    lm: CausalLM,
-    states: torch.Tensor,
-    wanted: Wanted,
-    *,
-    temperature: float,
-    entropy: bool = False,
+def _read_states(
+    lm: CausalLM, states: torch.Tensor, wanted: Wanted, temperature: float, entropy: bool
 ) -> tuple[torch.Tensor, ...]:
     """Log-probabilities [P], and perhaps entropies [P], of trained places.
 
     states: [P, H] before each of them. Their logits take at most LOGITS_BYTES at once.
     """
-    most = max(LOGITS_BYTES // (_BYTES * lm.vocabulary), 1)  # states
+    most = max(LOGITS_BYTES // (4 * lm.vocabulary), 1)  # states, whose logits are float32
 
     def read(states: torch.Tensor, start: int) -> tuple[torch.Tensor, ...]:
         part = wanted.part(start, len(states))

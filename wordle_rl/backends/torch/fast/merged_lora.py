@@ -9,7 +9,6 @@ In bfloat16 a sum loses what is below half of its last place, about as much as a
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -55,13 +54,24 @@ def merge_adapter(model: Any, adapter: str = "default") -> Any:
 
     The copy shares all parameters but the sums with the model.
     """
-    if _is_special(model.peft_config[adapter]):
+    from peft.tuners.lora import Linear
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    config, base = model.peft_config[adapter], model.get_base_model()
+    adapted: dict[str, Any] = {
+        name: layer for name, layer in base.named_modules() if isinstance(layer, BaseTunerLayer)
+    }
+    if config.peft_type != "LORA" or (
+        config.use_dora or config.lora_bias or config.fan_in_fan_out or config.modules_to_save
+        or config.bias != "none" or config.trainable_token_indices or config.layer_replication
+    ):  # fmt: skip
         return None
-    adapted = dict(_find_adapted(model.get_base_model()))
-    if not all(_is_plain(layer, adapter) for layer in adapted.values()):
-        return None
+    for layer in adapted.values():
+        plain = type(layer) is Linear and type(layer.get_base_layer()) is nn.Linear
+        if not plain or adapter not in layer.lora_A:
+            return None
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    merged = copy.deepcopy(model.get_base_model(), shared)
+    merged = copy.deepcopy(base, shared)
     for name, layer in adapted.items():
         merged.set_submodule(name, MergedLinear(layer, adapter))
     return merged.eval()
@@ -72,32 +82,6 @@ def refresh_sums(merged: nn.Module) -> None:
     for layer in merged.modules():
         if isinstance(layer, MergedLinear):
             layer.refresh()
-
-
-def _is_special(config: Any) -> bool:
-    """Whether an adapter is more than the product of two matrices beside each linear layer."""
-    return bool(
-        config.peft_type != "LORA" or config.use_dora or config.lora_bias or config.fan_in_fan_out
-        or config.modules_to_save or config.bias != "none"
-        or config.trainable_token_indices or config.layer_replication
-    )  # fmt: skip
-
-
-def _find_adapted(base: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Names and layers that peft put in the place of others."""
-    from peft.tuners.tuners_utils import BaseTunerLayer
-
-    for name, layer in base.named_modules():
-        if isinstance(layer, BaseTunerLayer):
-            yield name, layer
-
-
-def _is_plain(layer: Any, adapter: str) -> bool:
-    """Whether a layer is a linear one with this adapter beside it."""
-    from peft.tuners.lora import Linear
-
-    plain = type(layer) is Linear and type(layer.get_base_layer()) is nn.Linear
-    return plain and adapter in layer.lora_A
 
 
 def multiply(x: torch.Tensor, *layers: nn.Linear) -> torch.Tensor:
@@ -143,12 +127,8 @@ class _Multiply(torch.autograd.Function):
         x_grad = (grad @ weight).view(x.shape) if ctx.needs_input_grad[0] else None
         downs, ups = factors[::2], factors[1::2]
         ranks = [len(down) for down in downs]
-        parts = grad.split([width for width, _ in ctx.layers], dim=1)
-        own = [  # of the layers that are adapted
-            (part, scale)
-            for part, (_, scale) in zip(parts, ctx.layers, strict=True)
-            if scale is not None
-        ]
+        parts = zip(grad.split([width for width, _ in ctx.layers], dim=1), ctx.layers, strict=True)
+        own = [(part, scale) for part, (_, scale) in parts if scale is not None]  # are adapted
         narrow = (rows @ _join([down.to(rows.dtype) for down in downs]).T).split(ranks, dim=1)
         narrow_grads = [
             part @ (up * scale).to(rows.dtype) for (part, scale), up in zip(own, ups, strict=True)

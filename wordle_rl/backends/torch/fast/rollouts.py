@@ -44,15 +44,6 @@ def can_be_fast(model: nn.Module) -> bool:
     )
 
 
-def join_products(attention: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Weight and bias of the product that gives queries, keys and values. Llama has no bias."""
-    parts = (attention.q_proj, attention.k_proj, attention.v_proj)
-    weight = torch.cat([part.weight for part in parts])
-    if attention.q_proj.bias is None:
-        return weight, None
-    return weight, torch.cat([part.bias for part in parts])
-
-
 class FastQwen2:
     """The trunk of a Qwen2 or Llama with its current weights. It does not see later updates."""
 
@@ -99,7 +90,10 @@ class _Layer:
 
     def __init__(self, layer: Any) -> None:
         attention, mlp = layer.self_attn, layer.mlp
-        self._qkv, self._qkv_bias = join_products(attention)
+        parts = (attention.q_proj, attention.k_proj, attention.v_proj)
+        self._qkv = torch.cat([part.weight for part in parts])
+        biased = attention.q_proj.bias is not None  # Llama's are not
+        self._qkv_bias = torch.cat([part.bias for part in parts]) if biased else None
         self._gate_up = torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])
         self._out, self._down = attention.o_proj.weight, mlp.down_proj.weight
         self._before, self._between = layer.input_layernorm, layer.post_attention_layernorm

@@ -81,19 +81,14 @@ def _lay_out(trunk: Any, opening: int, rows: int, width: int) -> Layout:
     sin = torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
     hidden = places > places[:, None]
     bias = torch.zeros_like(hidden, dtype=weight.dtype).masked_fill_(hidden, -torch.inf)
-    return Layout(
-        opening=opening,
-        rows=rows,
-        width=width,
-        cos=_repeat_rows(cos[0], opening, rows),
-        sin=_repeat_rows(sin[0], opening, rows),
-        bias=bias[opening:],
-        opening_bias=bias[:opening, :opening],
+    cos, sin = (  # of the opening once, of the places behind it for each row
+        torch.cat([table[0, :opening], table[0, opening:].repeat(rows, 1)])[:, None]
+        for table in (cos, sin)
     )
-
-
-def _repeat_rows(table: torch.Tensor, opening: int, rows: int) -> torch.Tensor:
-    return torch.cat([table[:opening], table[opening:].repeat(rows, 1)])[:, None]
+    return Layout(
+        opening=opening, rows=rows, width=width, cos=cos, sin=sin, bias=bias[opening:],
+        opening_bias=bias[:opening, :opening],
+    )  # fmt: skip
 
 
 def _compute_layer(

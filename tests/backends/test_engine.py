@@ -143,12 +143,6 @@ def test_an_answer_without_a_stop_token_ends_at_the_token_limit(models):
     assert len(completion.ids) == len(completion.logprobs) == SAMPLED.max_tokens
 
 
-def test_a_stop_token_drawn_at_the_token_limit_counts_as_a_stop_token(models):
-    engine = models.engine(stops=frozenset(range(VOCAB)))
-    [completion] = engine.complete([[1, 2, 3]], Sampling(max_tokens=1), numbers(0, 0)[None])
-    assert completion.stop is StopReason.STOP_TOKEN and len(completion.ids) == 1
-
-
 @pytest.mark.parametrize("prompt", [1, 5, 9, 11])
 def test_an_answer_never_outgrows_the_context(models, prompt):
     engine = models.engine(stops=frozenset({VOCAB + 1}), max_context=12)

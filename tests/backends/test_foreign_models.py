@@ -86,14 +86,6 @@ def test_garbage_with_right_digests_is_named(kind: str, run: Path, refused: Call
     assert not (checkpoint / "made").exists()
 
 
-def test_a_state_of_the_optimiser_that_saw_only_some_weights_is_taken(run: Path) -> None:
-    checkpoint = run / "checkpoints" / "step_000002"
-    names = ("step", "exp_avg", "exp_avg_sq")
-    states(checkpoint / OPTIMIZER, lambda s: [s.pop(f"0.0.{name}") for name in names])
-    reseal(checkpoint, 2)
-    training(f"resume={run} trainer.steps=3")()
-
-
 # -- chat templates -------------------------------------------------------------------------------
 
 

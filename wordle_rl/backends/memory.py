@@ -116,7 +116,7 @@ class Plan:
         sums = 0  # of base and adapter, through which LoRA computes on a CPU
         if self.place == "cpu" and sizes.fast and not self.quantized:
             sums = self.size * sizes.layers * sum(i * o for i, o in self._adapted)
-        reference = (sums or adapters) if lora else self.parameters * self.size
+        reference = adapters if lora else self.parameters * self.size
         with_muon = (self.trained if lora else in_layers) if self.muon else 0
         return {
             "weights": weights,

@@ -89,15 +89,6 @@ BAD = {
 }  # fmt: skip
 
 
-def test_an_adapter_without_a_tokenizer_gets_the_one_of_its_base(tmp_path):
-    folder = saved_adapter(tmp_path)
-    for file in folder.glob("*token*"):
-        file.unlink()
-    found = load.load_model(settings_of(folder), precision="fp32")
-    base = load.load_model(settings_of(tmp_path / "base"), precision="fp32")
-    assert found.tokenizer.encode("CRANE") == base.tokenizer.encode("CRANE")
-
-
 @pytest.mark.parametrize("kind", BAD)
 def test_a_bad_adapter_is_one_line(kind, tmp_path):
     change, said = BAD[kind]

@@ -70,13 +70,6 @@ def _generator(name: str) -> torch.Generator:
     return torch.Generator().manual_seed(sum(name.encode()))
 
 
-def test_the_shared_opening_ends_before_the_first_wanted_place():
-    ids, wanted = draw_sequences(4, 6)
-    assert fast_training.count_shared(ids, wanted) == 6
-    wanted[2, 3] = True
-    assert fast_training.count_shared(ids, wanted) == 3
-
-
 def test_an_opening_is_computed_once(monkeypatch):
     seen = []
     embed = torch.nn.functional.embedding
@@ -102,14 +95,6 @@ def test_padding_changes_nothing():
         states = [lm.compute_states(padded, wanted) for padded in (ids, other)]
     # Equal bit for bit on an Intel Xeon, and up to the last place on an AMD EPYC.
     torch.testing.assert_close(*states, atol=2e-6, rtol=0.0)
-
-
-def test_rows_of_which_nothing_is_wanted_have_a_gradient_of_zero():
-    model: Any = qwen(VOCAB).eval()
-    ids, wanted = draw_sequences(6, 5)
-    states = CausalLM(model).compute_states(ids[:, :2], wanted[:, :1] & False)
-    assert states.shape == (0, 32)
-    assert not any(g.any() for g in gradients(model, states).values())
 
 
 def test_bfloat16_is_as_near_to_float32_as_transformers_is():

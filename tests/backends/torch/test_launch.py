@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from wordle_rl.backends.torch import exchange, processes
-from wordle_rl.backends.torch.devices import count_cpu_threads
 from wordle_rl.backends.torch.processes import ProcessLost, join_processes
 from wordle_rl.game.rules import TurnKind
 from wordle_rl.policy.settings import LightningSettings
@@ -44,22 +43,6 @@ def test_a_process_knows_its_place_from_torchruns_variables(launched):
     assert (settings.processes, settings.processes_here) == (1, 1)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("LOCAL_RANK", None, "WORLD_SIZE=8 is in the environment without LOCAL_RANK"),
-        ("MASTER_PORT", "http", "must be whole numbers in the environment: .*'http'"),
-    ],
-)
-def test_variables_that_do_not_fit_are_one_line(name, value, said, launched):
-    if value is None:
-        launched.delenv(name)
-    else:
-        launched.setenv(name, value)
-    with pytest.raises(ConfigError, match=said):
-        read_launch()
-
-
 def test_processes_that_torchrun_started_again_begin_no_second_run(monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
     check_first_start()
@@ -72,16 +55,6 @@ def test_a_child_of_a_study_is_a_process_of_its_own(launched):
     launched.setenv("TORCHELASTIC_RUN_ID", "1")
     left = without_launch(os.environ)
     assert set(os.environ) - set(left) == {*PLACE.variables(), "TORCHELASTIC_RUN_ID"}
-
-
-def test_threads_are_shared_by_the_processes_of_a_machine(monkeypatch):
-    cores = len(os.sched_getaffinity(0))
-    monkeypatch.setenv("OMP_NUM_THREADS", "8")
-    assert count_cpu_threads(2) == 4, "without torchrun the number is for all of them"
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
-    assert count_cpu_threads(2) == 8, "with torchrun it is for each"
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert count_cpu_threads(2) == max(cores // 2, 1), "torchrun sets 1 by itself"
 
 
 # -- meeting --------------------------------------------------------------------------------------

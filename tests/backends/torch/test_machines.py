@@ -6,7 +6,6 @@ They train what backend.devices=2 trains, and lose nothing when one of them ends
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -99,15 +98,6 @@ def test_a_machine_that_dies_ends_the_other_and_the_run_resumes(node, machines, 
     done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert status(run) == "finished"
-
-
-def test_ctrl_c_on_the_first_machine_saves(machines, given, tmp_path):
-    both = begin(machines, given)
-    both[0].send_signal(signal.SIGINT)
-    said = outputs(*both)
-    run = the_run(tmp_path)
-    assert status(run) == "interrupted", said
-    assert f"stopped by SIGINT: continue with python train.py resume={run}" in said[0]
 
 
 def test_a_folder_that_is_not_shared_is_refused_before_anything_trains(machines, given, tmp_path):

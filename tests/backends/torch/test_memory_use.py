@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.helpers.tiny import (
@@ -27,12 +26,8 @@ from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.torch import policy as torch_policy
 from wordle_rl.backends.torch import token_outputs
-from wordle_rl.backends.torch.backend import build_policy
-from wordle_rl.backends.torch.causal_lm import find_layers
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.policy.batch import Batch, DoesNotFit, Targets, ran_out_of_memory
-from wordle_rl.policy.optim import Optim
-from wordle_rl.policy.settings import LightningSettings, ModelSettings
+from wordle_rl.policy.batch import Batch, DoesNotFit, Targets
 
 LENGTHS = (12, 12, 9, 7, 5, 4, 3, 2)
 VOCAB = 340  # of the model in model_folder
@@ -90,32 +85,6 @@ def test_layers_computed_again_give_the_same_gradient_from_less_memory(name, mod
     assert np.array_equal(frugal.score(batch), plain.score(batch))
     # What is left are the layers' inputs and what comes after the layers.
     assert 0 < count_saved_bytes(frugal, batch) < 0.4 * count_saved_bytes(plain, batch)
-
-
-def test_layers_are_as_before_when_a_forward_pass_failed(monkeypatch):
-    policy = policy_of(gemma(), gradient_checkpointing=True)
-    monkeypatch.setattr(policy.lm, "_head", None)  # in the trunk all is well
-    layers = find_layers(policy.lm._trunk)
-    with pytest.raises(AttributeError):
-        policy.update(eight_rows(), PLAIN)
-    assert len(layers) == 3 and not any("forward" in vars(layer) for layer in layers)
-
-
-def test_a_model_without_known_layers_cannot_compute_them_again():
-    with pytest.raises(ValueError, match=r"backend.gradient_checkpointing must be false .* Linear"):
-        find_layers(nn.Linear(2, 2))
-
-
-@pytest.mark.parametrize("on", [False, True])
-def test_the_setting_decides_whether_layers_are_computed_again(on):
-    model = ModelSettings(
-        name="new", path="untrained", shape=SHAPE, learning_rate=1e-3, max_tokens=8, max_context=64
-    )
-    backend = LightningSettings(
-        accelerator="cpu", precision="fp32", threads=1, gradient_checkpointing=on
-    )
-    policy = build_policy(model, backend, temperature=1.0, optim=Optim(lr=1e-3))
-    assert bool(policy.lm._recomputed) == on
 
 
 # -- logits in parts ------------------------------------------------------------------------------
@@ -228,21 +197,6 @@ def test_no_sample_is_lost_when_memory_runs_out_in_the_middle(error, after, prec
     assert capsys.readouterr().out == ""
 
 
-def test_memory_may_run_out_again_and_again(capsys):
-    policy, exact = policy_of(qwen(), micro_batch_tokens=1000), policy_of(qwen())
-    real = policy.backward
-
-    def backward(loss: torch.Tensor) -> None:
-        if policy.micro_batch_tokens > 24:
-            raise CUDA
-        real(loss)
-
-    policy.backward = backward
-    assert_near(gradients(policy, eight_rows(), PLAIN), gradients(exact, eight_rows(), PLAIN))
-    assert policy.micro_batch_tokens == 24  # 8 x 12 was too much, and 4 x 12
-    assert len(capsys.readouterr().out.splitlines()) == 2
-
-
 def test_scores_are_complete_when_memory_runs_out(monkeypatch):
     batch, policy = eight_rows(), policy_of(qwen(), micro_batch_tokens=36)
     expected = policy.score(batch)
@@ -269,16 +223,3 @@ def test_what_cannot_be_split_must_fit(units):
     what = "1 sequences" if units is None else "8 sequences"
     assert str(refused.value).startswith(f"out of memory: {what} of up to 12 tokens must fit")
     assert "backend.gradient_checkpointing=true" in str(refused.value)
-
-
-def test_other_errors_are_not_taken_for_a_lack_of_memory():
-    policy = policy_of(qwen())
-    fail_backward(policy, 0, RuntimeError("shapes do not match"), after=False)
-    with pytest.raises(RuntimeError, match="shapes do not match"):
-        policy.update(eight_rows(), PLAIN)
-
-
-def test_torchs_own_allocator_is_understood():
-    with pytest.raises(RuntimeError) as failed:
-        torch.empty(2**60, dtype=torch.uint8)
-    assert ran_out_of_memory(failed.value)

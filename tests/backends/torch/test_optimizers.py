@@ -19,11 +19,6 @@ def owned(model: nn.Module, optim: Optim) -> dict[str, list[str]]:
     }
 
 
-def test_adamw_moves_every_weight():
-    model = qwen()
-    assert owned(model, Optim()) == {"AdamW": [name for name, _ in model.named_parameters()]}
-
-
 def test_muon_moves_the_matrices_of_the_layers_and_nothing_else():
     model = qwen()
     names = owned(model, Optim(name="muon"))

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from lightning.pytorch import Trainer
+from torch.utils.data import DataLoader
 
 from tests.helpers.tiny import (
     full_logprobs,
@@ -21,9 +23,10 @@ from tests.helpers.tiny import (
     same,
     weights_of,
 )
-from tests.helpers.updates import PLAIN, ROWS, games, one_row, play_bandit, trained
+from tests.helpers.updates import PLAIN, ROWS, games, play_bandit, trained
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.tiny_model import build_model
+from wordle_rl.backends.torch.backend import TrainingModule
 from wordle_rl.backends.torch.policy import TorchPolicy
 
 # -- scores ---------------------------------------------------------------------------------------
@@ -42,22 +45,6 @@ def test_a_padded_batch_is_scored_as_its_rows_one_by_one(build, micro_batch_toke
         assert (scores[row, len(ids) :] == 0).all()
 
 
-# -- learning rate --------------------------------------------------------------------------------
-
-
-def test_the_learning_rate_of_a_step_is_the_one_that_was_set():
-    """Adam's first step moves each weight by the learning rate."""
-    policy = policy_of(qwen(), lr=0.5)
-    before = weights_of(policy.model)
-    policy.set_learning_rate(1e-3)
-    policy.update(games(), PLAIN)
-    moved = max(
-        float((p.detach() - before[name]).abs().max())
-        for name, p in policy.model.named_parameters()
-    )
-    assert moved == pytest.approx(1e-3, rel=0.01)
-
-
 # -- dropout --------------------------------------------------------------------------------------
 
 
@@ -70,51 +57,22 @@ def test_two_scorings_are_equal_though_the_adapter_has_dropout(adapter):  # row 
         assert np.array_equal(first, second)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_two_scorings_are_equal_though_the_model_has_dropout(precision):  # row 16
-    model = qwen()
-    for layer in model.model.layers:
-        layer.self_attn.attention_dropout = 0.5
-    model.train()  # as a model is that was built and not loaded
-    policy = policy_of(model, precision=precision)
-    policy.keep_reference()
-    for reference in (False, True):
-        first, second = (policy.score(games(), reference=reference) for _ in range(2))
-        assert np.array_equal(first, second)
-
-
-class Steps:
-    """A training run of three updates, in the place of wordle_rl.training.loop.Training."""
-
-    def __init__(self, policy: TorchPolicy) -> None:
-        self.policy, self.first_step = policy, 0
-        self.modes: list[bool] = []
-
-    def run_step(self, step: int) -> dict[str, float]:
-        self.modes.append(any(m.training for m in self.policy.model.modules()))
-        first, second = (self.policy.score(games()) for _ in range(2))
-        assert np.array_equal(first, second)
-        return self.policy.update(games(), PLAIN)
-
-
-def test_under_lightning_dropout_stays_off_and_updates_are_the_same(adapter):  # row 16
-    from lightning.pytorch import Trainer
-    from torch.utils.data import DataLoader
-
-    from wordle_rl.backends.torch import backend as lightning_backend
-
+def test_a_trainer_may_drive_a_run_and_leaves_dropout_off(adapter):  # row 16
     policy = policy_of(lora_of(adapter))
-    steps: Any = Steps(policy)
+
+    def run_step(step: int) -> dict[str, float]:
+        assert not any(m.training for m in policy.model.modules())
+        return policy.update(games(), PLAIN)
+
+    numbers: Any = range(3)
+    loader: Any = DataLoader(numbers, batch_size=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trainer = Trainer(
             accelerator="cpu", devices=1, max_epochs=1, logger=False, enable_checkpointing=False,
             enable_progress_bar=False, enable_model_summary=False,
         )  # fmt: skip
-        numbers: Any = range(3)
-        loader: Any = DataLoader(numbers, batch_size=None)
-        trainer.fit(lightning_backend.TrainingModule(policy, steps), loader)
-    assert steps.modes == [False] * 3
+        trainer.fit(TrainingModule(policy, run_step), loader)
     alone = trained(policy_of(lora_of(adapter)), updates=3)
     assert same(weights_of(policy.model), weights_of(alone.model))
 
@@ -151,8 +109,8 @@ def test_an_adapter_moves_and_its_base_and_reference_do_not(model_folder):  # ro
     policy = policy_of(lora_of(model_folder))
     policy.keep_reference()
     before = weights_of(policy.model)
-    assert policy.num_parameters[0] == sum(p.numel() for n, p in before.items() if ".default." in n)
-    policy.score(games(), reference=True)  # switches adapters, and must switch back
+    assert policy.num_parameters[0] == sum(p.numel() for n, p in before.items() if "lora_" in n)
+    policy.score(games(), reference=True)  # switches weights, and must switch back
     trained(policy)
     for name, parameter in policy.model.named_parameters():
         if "lora_B.default" in name:
@@ -216,19 +174,6 @@ def test_an_update_that_is_not_finite_is_skipped_as_if_it_had_never_been(kind, f
 # -- precision ------------------------------------------------------------------------------------
 
 
-def test_the_bfloat16_copy_is_the_rounded_master_after_each_update():
-    policy = policy_of(qwen(340), precision="bf16", lr=1e-4)
-    copied = policy.lm.model
-    for _ in range(4):
-        before = weights_of(policy.model)
-        trained(policy, 1)
-        assert not same(before, weights_of(policy.model))
-        for master, copy in zip(policy.model.parameters(), copied.parameters(), strict=True):
-            assert master.dtype == torch.float32 and copy.dtype == torch.bfloat16
-            assert torch.equal(master.detach().bfloat16(), copy)
-            assert copy.grad is None and master.grad is None
-
-
 @pytest.mark.parametrize("build", [qwen, gemma])
 def test_rotary_frequencies_are_not_rounded_to_bfloat16(build):
     policy = policy_of(build(), precision="bf16")
@@ -263,14 +208,9 @@ def test_a_checkpoint_restores_weights_and_moments_bit_for_bit(kind, model_folde
 
     written, read = fresh(0), fresh(1)
     trained(written)
-    if kind == "lora":  # as in a run: the reference is another adapter of the same model
-        written.keep_reference()
-        read.keep_reference()
     written.save(tmp_path)
     read.load(tmp_path)
-    for name, parameter in written.model.named_parameters():
-        if ".reference." not in name:
-            assert torch.equal(parameter, dict(read.model.named_parameters())[name]), name
+    assert same(weights_of(written.model), weights_of(read.model))
     for before, after in zip(written.optimizers, read.optimizers, strict=True):
         moments, restored = before.state_dict()["state"], after.state_dict()["state"]
         assert moments.keys() == restored.keys() and moments
@@ -280,18 +220,6 @@ def test_a_checkpoint_restores_weights_and_moments_bit_for_bit(kind, model_folde
     trained(written, 2)
     trained(read, 2)
     assert np.array_equal(written.score(games()), read.score(games()))
-
-
-def test_an_exported_model_loads_in_plain_transformers(tmp_path):
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    policy = trained(policy_of(qwen(340)))
-    policy.export(tmp_path)
-    model = AutoModelForCausalLM.from_pretrained(tmp_path)
-    assert AutoTokenizer.from_pretrained(tmp_path).chat_template
-    ids, marks = ROWS[0]
-    expected = full_logprobs(model, ids) * np.array(marks)
-    assert np.abs(policy.score(one_row(ids, marks))[0] - expected).max() < 1e-5
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers.configs import composed
 from tests.helpers.runs import assert_close_runs, assert_saved, resume, run, settings, stop
 from tests.helpers.tiny import (
     WORDS,
@@ -40,7 +39,6 @@ from wordle_rl.algorithms.gspo import Gspo
 from wordle_rl.algorithms.ppo import Ppo
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.commands.train import train
 from wordle_rl.game.players import RandomWord
 from wordle_rl.game.rules import PlayedTurn
 from wordle_rl.rollouts.teacher import TeacherSettings
@@ -231,15 +229,6 @@ def test_all_processes_skip_an_update_that_is_not_finite_in_one():
         assert same(weights_of(policy.model), weights_of(qwen(340)))
 
 
-@pytest.mark.parametrize("size", [2, 3, 4])
-def test_shares_are_neighbours_and_together_the_whole(size):
-    members = [Member(rank, Meeting(size)) for rank in range(size)]
-    for total in (0, 1, 7, 12):
-        shares = [share(total, member) for member in members]
-        assert [place for part in shares for place in part] == list(range(total))
-        assert max(map(len, shares)) - min(map(len, shares)) <= 1
-
-
 # -- real processes -------------------------------------------------------------------------------
 
 
@@ -257,12 +246,3 @@ def test_two_processes_over_gloo_train_what_one_does(stops, tmp_path):  # rows 1
     else:
         _, two = together()
     assert_close_runs(two, one)
-
-
-def test_groups_that_cannot_be_shared_alike_are_refused_in_one_line(capsys):
-    given = ["rollout.groups=64", "backend.devices=3"]
-    with pytest.raises(SystemExit) as stop:
-        train(composed(*given), given)
-    error = capsys.readouterr().err.strip()
-    assert stop.value.code == 2 and len(error.splitlines()) == 1
-    assert "rollout.groups" in error and "backend.devices" in error

@@ -78,21 +78,6 @@ def test_an_adapter_learns_on_it_as_well_after_rollouts_as_before(model_folder):
     assert (trained, everything) == plain
 
 
-@needs_bitsandbytes
-def test_a_saved_adapter_is_loaded_onto_a_base_in_4_bits(model_folder, tmp_path):
-    policy = policy_of(load(model_folder))
-    batch = batch_of(ROWS, [0.7, -1.3, 0.4])
-    policy.update(batch, PLAIN)
-    policy.save(tmp_path)
-    expected = policy.score(batch)
-    other = policy_of(load(model_folder, seed=1))
-    assert not np.array_equal(other.score(batch), expected)
-    other.load(tmp_path)
-    assert np.array_equal(other.score(batch), expected)
-    saved = load(str(tmp_path / "model"), lora=None)  # the folder brings its adapter
-    assert np.array_equal(policy_of(saved).score(batch), expected)
-
-
 def test_without_the_library_one_line_names_the_extra(model_folder, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     with pytest.raises(SystemExit), user_errors():

@@ -84,14 +84,6 @@ def test_plain_peft_loads_the_adapter_with_the_same_logprobs(
     np.testing.assert_allclose(scored[5:], expected[5:], atol=1e-4)
 
 
-def test_the_template_adds_no_second_system_prompt(small_qwen: Path) -> None:
-    from wordle_rl.rollouts.chat import Chat
-
-    chat = Chat(HFTokenizer(tiny.qwen_like_tokenizer()))
-    text = chat.tokenizer.inner.decode(chat.opening("Rules.", "Go."))
-    assert text.count("<|im_start|>system") == 1 and "You are helpful" not in text
-
-
 def test_the_base_is_held_in_bf16_and_the_adapter_in_fp32(small_qwen: Path) -> None:
     from wordle_rl.backends.torch.load import load_model
     from wordle_rl.policy.settings import LoraSettings, ModelSettings

@@ -91,14 +91,6 @@ def runs(pid: int) -> bool:
         return False
 
 
-@pytest.mark.slow  # in a second: the test above, where a process meets itself
-def test_two_processes_listen_to_no_other_machine(run):
-    process, other = run
-    for pid in (process.pid, other):
-        found = listening(pid)
-        assert found and all(address.is_loopback for address in found)
-
-
 @pytest.mark.slow
 def test_a_process_that_dies_ends_the_run_in_one_line(run):
     process, other = run

@@ -55,8 +55,8 @@ class TrainingModule(LightningModule):
     A run calls training_step() in a plain loop. A Trainer can call it as well.
     """
 
-    def __init__(self, policy: TorchPolicy, run_step: Callable[[int], dict[str, float]]) -> None:
-        """run_step: does a step, counted from 0, and returns its metrics."""
+    def __init__(self, policy: TorchPolicy, run_step: Callable[[int], object]) -> None:
+        """run_step: does a step, counted from 0."""
         super().__init__()
         self.automatic_optimization = False
         self.model, self._policy, self._run_step = policy.model, policy, run_step
@@ -64,8 +64,8 @@ class TrainingModule(LightningModule):
     def configure_optimizers(self) -> Any:
         return self._policy.optimizers
 
-    def training_step(self, batch: int, batch_idx: int = 0) -> dict[str, float]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return self._run_step(int(batch))
+    def training_step(self, batch: int, batch_idx: int = 0) -> None:
+        self._run_step(int(batch))
 
 
 def build_policy(

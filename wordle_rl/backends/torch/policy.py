@@ -9,8 +9,7 @@ through peft.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ class TorchPolicy(LanguagePolicy):
     trained. micro_batch_tokens: padded tokens per forward and backward pass.
     """
 
-    _reference: CausalLM | None
+    _reference: list[torch.Tensor] | None
 
     def __init__(
         self,
@@ -107,41 +106,32 @@ class TorchPolicy(LanguagePolicy):
         stops, most = self.tokenizer.stop_ids, self._max_context
         return build_engine(self.lm, stop_ids=stops, max_context=most, timers=self.timers)
 
-    @torch.no_grad()
     def keep_reference(self) -> None:
         """Make the current weights the reference."""
-        if self._merged is not None:
-            self._reference = CausalLM(merge_adapter(self.model))
-            return
-        if not self._is_lora:
-            self._reference = CausalLM(copy.deepcopy(self.lm.model).requires_grad_(False))
-            return
-        model: Any = self.model
-        if "reference" not in model.peft_config:
-            model.add_adapter("reference", model.peft_config["default"])
-            model.eval()  # the new adapter comes with dropout on
-        model.set_adapter("default")
-        weights = dict(model.named_parameters())
-        for name, weight in weights.items():
-            if ".reference." in name:
-                weight.requires_grad_(False).copy_(
-                    weights[name.replace(".reference.", ".default.")]
-                )
-        self._reference = self.lm
+        self._reference = [weight.detach().clone() for weight in self._changing()]
 
-    @contextmanager
-    def _use_reference(self) -> Iterator[CausalLM]:
-        """The reference. As an adapter of the same model it takes the policy's place."""
-        assert self._reference is not None
-        if self._reference is not self.lm:
-            yield self._reference
-            return
-        model: Any = self.model
-        model.set_adapter("reference", inference_mode=True)
+    def _changing(self) -> list[nn.Parameter]:
+        """The weights that updates change, in the form that the model computes with."""
+        if self._has_copy:
+            return list(self.lm.model.parameters())
+        return [weight for weight in self.model.parameters() if weight.requires_grad]
+
+    def score(self, batch: Batch, *, reference: bool = False) -> FloatArray:
+        """Log-probabilities [N, T] of the trained tokens as the trainer sees them, else 0."""
+        if not reference or self._reference is None:
+            return super().score(batch, reference=reference)
+        self._exchange_reference()
         try:
-            yield self._reference
+            return super().score(batch, reference=True)
         finally:
-            model.set_adapter("default")
+            self._exchange_reference()
+
+    def _exchange_reference(self) -> None:
+        """Let the reference take the place of the weights, or give it back."""
+        for place, weight in enumerate(self._changing()):
+            weight.data, self._reference[place] = self._reference[place], weight.data
+        if self._merged is not None:
+            refresh_sums(self._merged)
 
     def add_value_head(self) -> None:
         """Add a linear head that learns values from the trunk's hidden states."""
@@ -158,10 +148,9 @@ class TorchPolicy(LanguagePolicy):
         if values and self._value_head is None:
             raise RuntimeError("add_value_head() was not called before values were asked for")
         head = self._value_head if values else None
-        with self._use_reference() if reference else nullcontext(self.lm) as lm:
-            outputs = compute_token_outputs(
-                lm, batch, rows, temperature=self._temperature, value_head=head
-            )
+        outputs = compute_token_outputs(
+            self.lm, batch, rows, temperature=self._temperature, value_head=head
+        )
         return (outputs.logprobs if head is None else outputs.values).cpu().numpy()
 
     def _add_gradient(self, batch: Batch, rows: Rows, algorithm: Algorithm) -> dict[str, float]:

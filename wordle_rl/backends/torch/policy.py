@@ -128,6 +128,7 @@ class TorchPolicy(LanguagePolicy):
 
     def _exchange_reference(self) -> None:
         """Let the reference take the place of the weights, or give it back."""
+        assert self._reference is not None
         for place, weight in enumerate(self._changing()):
             weight.data, self._reference[place] = self._reference[place], weight.data
         if self._merged is not None:

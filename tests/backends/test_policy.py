@@ -107,16 +107,6 @@ def test_an_adapter_taken_from_disk_is_not_the_raw_base(model_folder, adapter, b
     assert np.abs(raw.score(games()) - start.score(games())).max() > 1e-3
 
 
-def test_the_reference_can_be_taken_anew(model_folder, backend):
-    for policy in (backend.policy_of(lora_of(model_folder)), backend.policy_of(qwen(340))):
-        policy.keep_reference()
-        trained(policy)
-        policy.keep_reference()
-        assert np.array_equal(policy.score(games(), reference=True), policy.score(games()))
-        trained(policy, 1)
-        assert not np.array_equal(policy.score(games(), reference=True), policy.score(games()))
-
-
 def test_loading_a_checkpoint_leaves_the_reference_as_it_was(model_folder, tmp_path, backend):
     for i, policy in enumerate(
         (backend.policy_of(lora_of(model_folder)), backend.policy_of(qwen(340)))

@@ -70,20 +70,6 @@ def _generator(name: str) -> torch.Generator:
     return torch.Generator().manual_seed(sum(name.encode()))
 
 
-def test_an_opening_is_computed_once(monkeypatch):
-    seen = []
-    embed = torch.nn.functional.embedding
-
-    def count(ids: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        seen.append(ids.numel())
-        return embed(ids, weight)
-
-    monkeypatch.setattr(fast_training.F, "embedding", count)
-    ids, wanted = draw_sequences(6, 5)
-    CausalLM(qwen(VOCAB).eval()).compute_states(ids, wanted)
-    assert seen == [5 + 6 * (WIDTH - 1 - 5)], "the last token predicts nothing"
-
-
 def test_padding_changes_nothing():
     lm = CausalLM(qwen(VOCAB).eval())
     ids, wanted = draw_sequences(6, 5)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -84,18 +83,6 @@ def test_without_the_library_one_line_names_the_extra(model_folder, monkeypatch,
         load(model_folder)
     [line] = capsys.readouterr().err.splitlines()
     assert "bitsandbytes is not installed" in line and "'.[quantize]'" in line
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"lora": None},
-        {"path": "untrained"},
-    ],
-)
-def test_what_cannot_be_quantised_is_refused(fields, model_folder):
-    with pytest.raises(ValueError, match=r"model\.quantize needs a trained model with an adapter"):
-        replace(settings_of(model_folder), **fields)
 
 
 def test_other_devices_and_mlx_are_refused():

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scipy.stats import t
-
 from wordle_rl.runs.figures import BLUE, GREY, INK, new_figure, save_figure
 from wordle_rl.runs.files import render_template, write_bytes
 from wordle_rl.sweeps.results import CONFIRMATION, RECORD, SEARCH, WINS
@@ -152,6 +150,8 @@ def list_arms(trials: Frame, default: str | None) -> list[list[str]]:
 
 def format_mean(values: Iterable[float | None], scale: float, digits: int, sign: str = "") -> str:
     """A mean over seeds with its 95 % interval (Student's t), - without values."""
+    from scipy.stats import t  # half a second, which no worker needs
+
     given = [scale * value for value in values if value is not None and not math.isnan(value)]
     if not given:
         return "-"
@@ -294,6 +294,8 @@ def _draw_curves(axes: Axes, study: Study, trials: Frame, names: dict[str, str])
 
 def _draw_dots(axes: Axes, trials: Frame, names: dict[str, str]) -> None:
     """A dot for each trial, and a bar for each arm's mean."""
+    from scipy.stats import t
+
     for place, arm in enumerate(names):
         own = 100 * trials[trials.arm == arm][WINS].dropna()
         axes.plot(own, [place] * len(own), "o", color=BLUE, ms=5, alpha=0.6)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
 from safetensors.torch import load_file
 from tokenizers import AddedToken
 
@@ -166,6 +167,8 @@ def test_options_train_together_or_are_refused_in_one_line(
         try:
             build_experiment(resolve(composed(*command(wanted, places))))
             row = wanted
+        except HydraException:
+            continue  # the option of another factor has no such setting
         except ValueError as error:
             keys = {o.partition("=")[0].rpartition(".")[2] for o in command(wanted, places)}
             assert "\n" not in str(error) and any(key in str(error) for key in keys), error

@@ -17,7 +17,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.commands.resume import check_match, check_secrets
 from wordle_rl.data.load import DataSettings, TrainingData, load_data
-from wordle_rl.evaluation.regret import Regret
+from wordle_rl.evaluation.regret import Regret, best_player
 from wordle_rl.game.feedback_table import cache_folder, feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import (
@@ -66,7 +66,7 @@ KEYS = {  # the keys of a training config
 PLAYERS: dict[str, Callable[[Knowledge], Player]] = {  # players for algorithms and histories
     "random_consistent": lambda k: RandomConsistent(k, "answers"),
     "random_consistent_allowed": lambda k: RandomConsistent(k, "allowed"),
-    "entropy": GreedyEntropy,
+    "entropy": best_player,
     "entropy_allowed": lambda k: GreedyEntropy(k, opener=None, candidates="allowed"),
 }
 

@@ -302,7 +302,6 @@ def build_scripted(settings: EvalSettings, knowledge: Knowledge) -> Player | Non
         return None
     players: dict[str, Callable[[], Player]] = {
         **{name: partial(player, knowledge) for name, player in PLAYERS.items()},
-        "entropy": partial(best_player, knowledge),
         "random": lambda: RandomWord(knowledge.words),
     }
     check_choice("player", settings.player, tuple(players))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,12 +10,7 @@ from wordle_rl.policy.settings import fetched_folder
 
 SMOLLM2 = Path(fetched_folder("smollm2"))
 # Of tests that need the real weights.
-NEEDS_SMOLLM2 = (
+NEEDS_SMOLLM2 = [
     pytest.mark.smollm2,
     pytest.mark.skipif(not SMOLLM2.is_dir(), reason=f"make smollm2 did not fill {SMOLLM2}"),
-)
-
-
-def with_smollm2(test: Any) -> Any:
-    named, skipped = NEEDS_SMOLLM2
-    return named(skipped(test))
+]

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from tests.helpers.studies import states, stored, work
+from wordle_rl.runs.files import read_json, write_json
 from wordle_rl.sweeps import run
 
 NODE = {
@@ -21,7 +22,7 @@ NODE = {
     "confirm_seeds": [7],
 }
 FAKE = '{"secrets": 20, "by_seed": 0.01}'
-FILES = ("study.json", "results.csv", "games.csv.xz")
+FILES = ("study.json", "games.csv.xz")
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +64,11 @@ def test_a_finished_study_trains_nothing_again_here_or_elsewhere(root, tmp_path,
 def test_only_the_missing_trials_run_elsewhere(root, tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE", FAKE)
     here = copy_files(root, tmp_path)
-    lines = (here / "study" / "results.csv").read_text().splitlines(keepends=True)
-    kept = [line for line in lines if not line.startswith(("1,search", "2,search"))]
-    (here / "study" / "results.csv").write_text("".join(kept))
+    record = read_json(here / "study" / "study.json")
+    record["trials"] = [
+        t for t in record["trials"] if t["round"] != "search" or t["trial"] not in (1, 2)
+    ]
+    write_json(here / "study" / "study.json", record)
     said = work(here, **NODE)
     assert said[0].startswith("2 finished trials come from ")
     started = [line for line in said if "starts in" in line and "confirm" not in line]

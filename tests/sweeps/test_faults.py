@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from tests.helpers.studies import states, steps_done, stored, work, worker
+from wordle_rl.runs.files import read_json
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.sweeps.run import StudyStopped
 
@@ -152,7 +152,8 @@ def test_a_poor_trial_is_pruned_and_its_run_ends(tmp_path, fake):
     fake(steps=6, seconds=0.1)
     work(tmp_path, params={"x": "choice(0.8, 0.1)"}, pruner=MEDIAN)
     assert states(stored(tmp_path)) == ["COMPLETE", "PRUNED"]
-    assert pd.read_csv(tmp_path / "study" / "results.csv").val_win_rate.isna().tolist() == [0, 1]
+    kept = read_json(tmp_path / "study" / "study.json")["trials"]
+    assert [trial["val_win_rate"] is None for trial in kept] == [False, True]
     assert steps_done(tmp_path)["0000"] == [1, 2, 3, 4, 5, 6]
     assert len(steps_done(tmp_path)["0001"]) < 6
     assert not any(map(alive, processes_of(tmp_path)))
@@ -188,7 +189,6 @@ def test_other_settings_are_refused_by_name(tmp_path):
         work(tmp_path, budget={"games": 160})
     (tmp_path / "study" / "study.db").unlink()
     (tmp_path / "study" / "study.json").unlink()
-    (tmp_path / "study" / "results.csv").unlink()
     with pytest.raises(ConfigError, match=r"0000 holds a trial of an earlier study: remove "):
         work(tmp_path, params={"x": "choice(0.2, 0.3)"})
 

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from wordle_rl.runs.files import read_json
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.sweeps import readme
 from wordle_rl.sweeps.verdicts import judge, read_study
@@ -49,11 +50,11 @@ def test_games_are_few_bytes_and_agree_with_the_trials(folder):
     packed = (folder / "games.csv.xz").read_bytes()
     assert len(packed) < 2_000_000
     games = pd.read_csv(io.BytesIO(packed), compression="xz", keep_default_na=False)
-    trials = pd.read_csv(folder / "results.csv").query("state == 'complete'")
+    trials = pd.DataFrame(read_json(folder / "study.json")["trials"]).query("state == 'complete'")
     part = ["round", "trial"]
     last = games[games.step == games.groupby(part).step.transform("max")]
     wins = (last.guesses.str.split().str[-1] == last.secret).groupby([last[p] for p in part]).mean()
-    curves = trials.set_index(part).curve.map(lambda curve: json.loads(curve)[-1][1])
+    curves = trials.set_index(part).curve.map(lambda curve: curve[-1][1])
     assert wins.loc[curves.index].tolist() == pytest.approx(curves.tolist())
 
 

@@ -2,5 +2,5 @@
 
 run is the whole sequence. plan and space say what a trial runs, power what a study can find before
 it starts, ledger keeps the trials in Optuna's database, trial runs one of them, results writes
-results.csv, verdicts judges a study, and readme writes its page.
+what it leaves, verdicts judges a study, and readme writes its page.
 """

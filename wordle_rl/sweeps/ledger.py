@@ -106,7 +106,7 @@ class Round:
     n_trials: int
     build_run: Callable[[Params], list[str]]  # overrides of a trial
     study: optuna.Study
-    taken: int  # finished trials from results.csv
+    taken: int  # finished trials from study.json
 
     @property
     def trials(self) -> list[FrozenTrial]:

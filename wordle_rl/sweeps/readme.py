@@ -240,7 +240,7 @@ def draw_study(study: Study) -> Figure | None:
     if high == 1:
         note = "One seed for each arm, so there is no interval."
     if any(name.startswith("trial ") for name in names.values()):
-        note += " Trials have their numbers in results.csv."
+        note += " Trials have their numbers in study.json."
     figure.supxlabel(f"Dot: a trial. {note}", fontsize=8.5)
     return figure
 

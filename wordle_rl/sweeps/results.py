@@ -1,13 +1,13 @@
-"""What a study leaves in its folder: study.json, results.csv and games.csv.xz.
+"""What a study leaves in its folder: study.json and games.csv.xz.
 
-They are enough to judge the study, and to continue it on another machine. A line of results.csv is
-a trial. A line of games.csv.xz is a game of the first or the last validation of a trial, or of any
-for a measure over time. A refused guess ends with !, and an answer without a guess is -.
+They are enough to judge the study, and to continue it on another machine. study.json has its
+settings and its trials. A line of games.csv.xz is a game of the first or the last validation of a
+trial, or of any for a measure over time. A refused guess ends with !, and an answer without a guess
+is -.
 """
 
 from __future__ import annotations
 
-import json
 import lzma
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,9 +22,9 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from wordle_rl.runs.files import StepLog, read_json, write_bytes, write_json
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.sweeps.plan import StudyPlan
-from wordle_rl.sweeps.space import ARM, Space, name_arm, read_value
+from wordle_rl.sweeps.space import ARM, Space, name_arm
 
-RECORD, TABLE, GAMES = "study.json", "results.csv", "games.csv.xz"
+RECORD, GAMES = "study.json", "games.csv.xz"
 SEARCH, CONFIRMATION = "search", "confirmation"  # the rounds of a study
 CONFIRMED: Space = {  # by a confirmation; more seeds may follow later
     ARM: CategoricalDistribution(("winner", "default")), "seed": IntDistribution(0, 2**53),
@@ -45,21 +45,6 @@ def read_record(folder: Path) -> dict[str, Any]:
     return read_json(path) if path.exists() else {}
 
 
-def write_record(plan: StudyPlan) -> None:
-    """Write study.json. The command that started a study stays, without its database."""
-    settings = plan.settings
-    before = read_record(settings.place)
-    typed = [word for word in sys.argv if not word.startswith("hydra.sweeper.storage=")]
-    record = {
-        "name": settings.name,
-        "question": settings.question,
-        "command": before.get("command", typed),
-        "identity": plan.identity(),
-        "analysis": asdict(settings.analysis),
-    }
-    write_json(settings.place / RECORD, record)
-
-
 def list_ended(trials: Trials) -> list[tuple[str, FrozenTrial]]:
     """Round and trial; leaves out trials that were interrupted and ran again."""
     return [
@@ -70,43 +55,47 @@ def list_ended(trials: Trials) -> list[tuple[str, FrozenTrial]]:
     ]
 
 
-def write_results(folder: Path, trials: Trials) -> None:
-    """Write results.csv."""
-    rows = [
-        {
-            "trial": trial.number, "round": part, "state": STATES[trial.state],
-            # Optuna gives a pruned trial the value of its last report.
-            WINS: trial.value if trial.state == TrialState.COMPLETE else None,
-            **trial.params, **trial.user_attrs,
-        }
-        for part, trial in list_ended(trials)
-    ]  # fmt: skip
-    params = {name: None for _, trial in list_ended(trials) for name in trial.params}
-    names = sorted(params, key=lambda name: name != "seed")
-    columns = pd.Index(["trial", "round", "state", *names, WINS, *FIGURES])
-    table = pd.DataFrame(rows, columns=columns, dtype=object)
-    table[[*NUMBERS]] = table[[*NUMBERS]].astype(float)
-    write_bytes(folder / TABLE, table.to_csv(index=False, lineterminator="\n").encode())
+def write_record(plan: StudyPlan, trials: Trials | None = None) -> None:
+    """Write study.json. The command that started a study stays, without its database.
+
+    trials: None keeps those of the file.
+    """
+    settings = plan.settings
+    before = read_record(settings.place)
+    typed = [word for word in sys.argv if not word.startswith("hydra.sweeper.storage=")]
+    record = {
+        "name": settings.name,
+        "question": settings.question,
+        "command": before.get("command", typed),
+        "identity": plan.identity(),
+        "analysis": asdict(settings.analysis),
+        "trials": before.get("trials", []) if trials is None else [
+            {
+                "trial": trial.number, "round": part, "state": STATES[trial.state],
+                # Optuna gives a pruned trial the value of its last report.
+                WINS: trial.value if trial.state == TrialState.COMPLETE else None,
+                **trial.params, **trial.user_attrs,
+            }
+            for part, trial in list_ended(trials)
+        ],
+    }  # fmt: skip
+    write_json(settings.place / RECORD, record)
 
 
 def read_trials(folder: Path, part: str, space: Space) -> dict[int, FrozenTrial]:
-    """The finished trials of a round by their numbers, from results.csv, if there is one."""
-    path, found = folder / TABLE, {}
-    if not path.is_file():
-        return found
-    table: Any = pd.read_csv(path, dtype=str, keep_default_na=False)
-    ended = table[(table["round"] == part) & table.state.isin(["complete", "pruned"])]
-    for row in ended.to_dict("records"):
-        reports = [wins for games, wins in json.loads(row["curve"] or "[]") if games > 0]
-        found[int(row["trial"])] = create_trial(
-            state=TrialState.COMPLETE if row["state"] == "complete" else TrialState.PRUNED,
-            value=float(row[WINS]) if row[WINS] else None,
-            params={name: read_value(item, row[name]) for name, item in space.items()},
-            distributions=dict(space),
-            user_attrs={name: float(row[name]) if name in NUMBERS else row[name]
-                        for name in FIGURES if row[name]},
-            intermediate_values=dict(enumerate(reports, 1)),
-        )  # fmt: skip
+    """The finished trials of a round by their numbers, from study.json."""
+    found = {}
+    for row in read_record(folder).get("trials", []):
+        if row["round"] == part and row["state"] in ("complete", "pruned"):
+            reports = [wins for games, wins in row.get("curve", []) if games > 0]
+            found[row["trial"]] = create_trial(
+                state=TrialState.COMPLETE if row["state"] == "complete" else TrialState.PRUNED,
+                value=row[WINS],
+                params={name: row[name] for name in space},
+                distributions=dict(space),
+                user_attrs={name: row[name] for name in FIGURES if name in row},
+                intermediate_values=dict(enumerate(reports, 1)),
+            )
     return found
 
 

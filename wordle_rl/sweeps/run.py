@@ -45,10 +45,8 @@ from wordle_rl.sweeps.results import (
     CONFIRMATION,
     RECORD,
     STATES,
-    TABLE,
     write_games,
     write_record,
-    write_results,
 )
 from wordle_rl.sweeps.space import format_params, name_arm
 from wordle_rl.sweeps.trial import POLL, TrialFailed, TrialRun
@@ -112,7 +110,7 @@ class Worker:
             self._rounds.append(search)
             write_record(self._plan)
         if search.taken:
-            print(f"{search.taken} finished trials come from {self._folder / TABLE}")
+            print(f"{search.taken} finished trials come from {self._folder / RECORD}")
         try:
             self._run_round(search)
             winner = find_winner(search.trials)
@@ -123,7 +121,7 @@ class Worker:
                 self._run_round(confirmation)
         finally:
             with self._alone():
-                write_results(self._folder, self._list_trials())
+                write_record(self._plan, self._list_trials())
                 write_games(self._plan, self._list_trials())
         print(_format_ending(self._plan, winner, len(search.list_missing())))
 
@@ -218,7 +216,7 @@ class Worker:
     def _report_end(self, part: Round, trial: FrozenTrial) -> None:
         """Print a trial's line, keep its result, and stop when too many have failed."""
         with self._alone():
-            write_results(self._folder, self._list_trials())
+            write_record(self._plan, self._list_trials())
         print(_format_trial(trial, part))
         self._causes.append(trial.user_attrs.get("cause"))
         last = self._causes[-FAILURES:]
@@ -259,7 +257,7 @@ def print_verdicts(folder: Path) -> None:
     study = read_study(folder)
     shipped = ROOT / "sweeps" / study.name
     before: dict[str, Effect] = {}
-    if (shipped / TABLE).is_file() and shipped.resolve() != folder.resolve():
+    if (shipped / RECORD).is_file() and shipped.resolve() != folder.resolve():
         before = {effect.name: effect for effect in judge(read_study(shipped))}
     table = Table("comparison", "here", *(["shipped"] if before else []), box=None, pad_edge=False)
     for effect in judge(study):

@@ -106,13 +106,6 @@ def name_arm(params: Params, space: Space) -> str:
     return str(arm[ARM]) if [*arm] == [ARM] else format_params(arm) or "all"
 
 
-def read_value(item: Distribution, text: str) -> Scalar:
-    """The value that a line of results.csv has as text. Raises KeyError and ValueError."""
-    if isinstance(item, CategoricalDistribution):
-        return {"" if value is None else str(value): value for value in item.choices}[text]
-    return int(text) if isinstance(item, IntDistribution) else float(text)
-
-
 def list_grid_points(space: Space) -> list[dict[str, Scalar]]:
     """Every combination. The seed changes slowest, so that each arm is tried once early on."""
     names = sorted(space, key=lambda name: name != "seed")

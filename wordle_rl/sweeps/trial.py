@@ -7,7 +7,6 @@ run folder: metrics.jsonl while it runs, and summary.json as the only proof of s
 from __future__ import annotations
 
 import fcntl
-import json
 import math
 import os
 import signal
@@ -177,8 +176,8 @@ class TrialRun:
             "seconds": sum(record.get(SECONDS) or 0.0 for record in steps),
             "no_spread": sum(spread) / len(spread) if spread else None,
             **{f"test_{name}": summary[name] for name in TESTED if name in summary},
-            "curve": json.dumps([[r.get(GAMES) or 0.0, r[CURVE]] for r in records
-                                 if r.get(CURVE) is not None]),
+            "curve": [[r.get(GAMES) or 0.0, r[CURVE]] for r in records
+                      if r.get(CURVE) is not None],
             "lineage": summary.get("lineage"),
         }  # fmt: skip
         for name, figure in figures.items():

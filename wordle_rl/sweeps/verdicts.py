@@ -1,4 +1,4 @@
-"""What a study found, from study.json, results.csv and games.csv.xz alone.
+"""What a study found, from study.json and games.csv.xz alone.
 
 Arms are compared at equal seeds and secrets. The standard error is clustered by both, because all
 games of a seed share one training run, and all games on a secret its difficulty (Cameron, Gelbach &
@@ -24,14 +24,15 @@ from wordle_rl.runs.paths import TRAIN
 from wordle_rl.sweeps.results import (
     CONFIRMATION,
     CONFIRMED,
+    FIGURES,
     GAMES,
     NUMBERS,
+    RECORD,
     SEARCH,
-    TABLE,
     WINS,
     read_record,
 )
-from wordle_rl.sweeps.space import ARM, Space, name_arm, read_value
+from wordle_rl.sweeps.space import ARM, Space, name_arm
 
 Frame: TypeAlias = Any  # a pandas DataFrame, and a Series; their type stubs refuse what we do
 Column: TypeAlias = Any
@@ -95,7 +96,7 @@ MEASURES = {
 class Study:
     """The files of a study.
 
-    trials: a row of results.csv for each, with `seed` (0 without one), `arm` (its name) and `curve`
+    trials: a row for each, with its figures, `seed` (0 without one), `arm` (its name) and `curve`
     (games and wins, 0..1, of each validation). games: the rows of games.csv.xz, and `won`, `turns`.
     """
 
@@ -134,23 +135,18 @@ def read_study(folder: Path) -> Study:
     """The study in a folder. Raises ValueError in one line."""
     if not (about := read_record(folder)):
         raise ValueError(f"{folder}: has no study.json, which {TRAIN} -m sweep=... writes")
-    if not (folder / TABLE).is_file():
-        raise ValueError(f"{folder}: has no {TABLE}, so the study did not run yet")
+    if not (rows := about["trials"]):
+        raise ValueError(f"{folder / RECORD}: has no trials, so the study did not run yet")
     searched = about["identity"]["space"]
     space: Any = {name: json_to_distribution(json.dumps(item)) for name, item in searched.items()}
-    trials: Any = pd.read_csv(folder / TABLE, dtype=str, keep_default_na=False)
-    seeds, arms, spaces = [], [], {SEARCH: space, CONFIRMATION: CONFIRMED}
-    for row in trials.to_dict("records"):
-        of = spaces[row["round"]]
-        point: Any = {name: read_value(item, row[name]) for name, item in of.items()}
-        seeds.append(int(point.get("seed") or 0))
-        arms.append(name_arm(point, of))
-    trials = trials.assign(
-        **{name: pd.to_numeric(trials[name]) for name in ("trial", WINS, *NUMBERS)},
-        curve=[json.loads(text or "[]") for text in trials.curve],
-        seed=seeds,
-        arm=arms,
-    )
+    spaces = {SEARCH: space, CONFIRMATION: CONFIRMED}
+    blank: dict[str, Any] = {**dict.fromkeys(FIGURES, ""), **dict.fromkeys((WINS, *NUMBERS))}
+    trials: Any = pd.DataFrame([
+        {**blank, "curve": [], **{name: value for name, value in row.items() if value is not None},
+         "seed": int(row.get("seed") or 0), "arm": name_arm(row, spaces[row["round"]])}
+        for row in rows
+    ])  # fmt: skip
+    trials[[WINS, *NUMBERS]] = trials[[WINS, *NUMBERS]].astype(float)
     games = pd.DataFrame(columns=["round", "trial", "arm", "seed", "step", "secret", "guesses"])
     if (folder / GAMES).is_file():
         games = pd.read_csv(folder / GAMES, dtype={"arm": str}, keep_default_na=False)

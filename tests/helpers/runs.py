@@ -41,6 +41,7 @@ LEARNING = [
 STAGES = {
     "sft": ["algorithm=sft"],
     "grpo with a reference": ["algorithm.beta=0.04"],
+    "grammar": ["algorithm.beta=0.04", "sampling.grammar=words", "sampling.repeats=false"],
     "two updates with muon": ["algorithm.epochs=2", "optim=muon", "rollout.credit=turn"],
     "ppo": ["algorithm=ppo", "algorithm.minibatches=2", "algorithm.epochs=2"],
     "dapo": ["algorithm=dapo", "algorithm.resample=2"],

@@ -51,6 +51,7 @@ STOPS = {  # by stage: moment, its call in this process, whole steps that must h
     "sft": [("report", 1, 0), ("log", 1, 0), ("rollouts", 2, 1), ("report", 1, 6)],
     # An update that has begun is finished, with what is due after it; before that, all is undone.
     "grpo with a reference": [("validation", 1, 0), ("rewards", 3, 2), ("update", 2, 4)],
+    "grammar": [("rewards", 3, 2), ("update", 2, 4)],
     "two updates with muon": [("checkpoint", 1, 0), ("update", 2, 1), ("validation", 1, 3)],
     "ppo": [("update", 6, 2), ("rewards", 2, 3), ("log", 1, 4)],  # four updates a step
     "dapo": [("update", 2, 2), ("log", 1, 3)],
@@ -58,7 +59,7 @@ STOPS = {  # by stage: moment, its call in this process, whole steps that must h
 }
 
 
-QUICK = ("grpo with a reference",)  # the others add a value head, groups, an adapter
+QUICK = ("grammar",)  # with a reference; the others add a value head, groups, an adapter
 
 
 @pytest.mark.parametrize(

@@ -114,3 +114,8 @@ def test_a_run_comes_first_and_is_compared_with_its_start(tmp_path):
     assert next(iter(list_choices(model=None, player=None, **without))) == "mini"
     assert next(iter(list_choices(model="tiny", player=None, **without))) == "tiny"
     assert next(iter(list_choices(model=None, player="random", **without))) == "random"
+    helped = list_choices(model="tiny", player=None, given=["sampling.grammar=words"], **without)
+    heard: list[tuple[Any, ...]] = []
+    page = Page(helped, lambda *given, **_: heard.append(given) or load(player="entropy"))
+    page.player("tiny")
+    assert heard == [("sampling.grammar=words",)] and heard[0][0] in helped["tiny"].label

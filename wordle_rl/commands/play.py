@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 
 def play(
+    settings: Annotated[
+        list[str] | None, typer.Argument(help="of eval.py for it, such as sampling.grammar=words")
+    ] = None,
     model: Annotated[str | None, typer.Option(help="a model of conf/model [default: mini]")] = None,
     run: Annotated[str | None, typer.Option(help="a run folder, or latest")] = None,
     player: Annotated[str | None, typer.Option(help="a solver, such as entropy")] = None,
@@ -34,7 +37,9 @@ def play(
     if secret is not None:
         secret = read_word("secret", secret)
     folder = None if run is None else find_run(run, "--run")
-    choices = list_choices(model=model, player=player, run=folder, checkpoint=checkpoint)
+    choices = list_choices(
+        model=model, player=player, run=folder, checkpoint=checkpoint, given=settings or []
+    )
     page = Page(choices, load_opponent, secret)
     first = page.thread.submit(page.player, next(iter(choices))).result()
     pick_secret(first, secret)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -153,12 +153,21 @@ class Choice:
 
     label: str  # its name for people
     settings: dict[str, str]  # of load_player: model, player, or run and checkpoint
+    given: Sequence[str] = ()  # settings of eval.py
 
 
 def list_choices(
-    *, model: str | None, player: str | None, run: RunFolder | None, checkpoint: str
+    *,
+    model: str | None,
+    player: str | None,
+    run: RunFolder | None,
+    checkpoint: str,
+    given: Sequence[str] = (),
 ) -> dict[str, Choice]:
-    """Everybody that can be chosen, first the run's checkpoint, the model or the player named."""
+    """Everybody that can be chosen, first the run's checkpoint, the model or the player named.
+
+    given: settings of eval.py for that first one.
+    """
     choices: dict[str, Choice] = {}
     if run is not None:  # its checkpoint, and its start to compare it with
         for name in dict.fromkeys([checkpoint, "start"]):
@@ -173,4 +182,6 @@ def list_choices(
     for name, label in SCRIPTED.items():
         choices[name] = Choice(label=label, settings={"player": name})
     first = next(iter(choices)) if run else player or model or "mini"
+    label = " ".join([choices[first].label, *given])
+    choices[first] = replace(choices[first], label=label, given=given)
     return {first: choices[first], **choices}

@@ -64,7 +64,7 @@ class Page:
         secret: of the first game, None for one by chance.
         """
         self._choices, self._secret = choices, secret
-        self.player = cache(lambda key: load(**choices[key].settings))  # loaded when first asked
+        self.player = cache(lambda key: load(*choices[key].given, **choices[key].settings))
         self.thread = ThreadPoolExecutor(max_workers=1)
         self._closing = threading.Event()
         self._numbers = itertools.count()

@@ -51,7 +51,7 @@ def same_start() -> None:
     np.random.seed(0)
     # Tests of the upper layers run without torch, so it is not imported for this.
     if torch := sys.modules.get("torch"):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)  # manual_seed looks for devices each time
         torch.set_num_threads(1)
 
 

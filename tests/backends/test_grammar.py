@@ -130,8 +130,12 @@ def test_draws_follow_the_masked_distribution_and_the_trainer_scores_them_alike(
     assert np.abs(scored.sum(1) - whole).max() < 1e-4
 
 
-@pytest.mark.parametrize("style", [Symbols(), Spelled()], ids=["words", "spelled"])
-def test_an_untrained_model_guesses_an_allowed_word_each_time_and_none_twice(style, original):
+@pytest.mark.parametrize(
+    ("style", "count"), [(Symbols(), 170), (Spelled(), 40)], ids=["words", "spelled"]
+)
+def test_an_untrained_model_guesses_an_allowed_word_each_time_and_none_twice(
+    style, count, original
+):
     tokenizer = HFTokenizer(qwen_like_tokenizer())
     policy = policy_of(qwen(len(tokenizer.inner)), tokenizer, max_context=2048)
     form = build_form("conversation", Chat(tokenizer), style)
@@ -141,9 +145,9 @@ def test_an_untrained_model_guesses_an_allowed_word_each_time_and_none_twice(sty
     player = ModelPlayer(
         engine=policy.engine(), form=form, sampling=sampling, draws=Draws(seed=0)
     )  # fmt: skip
-    games = play(player, new_games(words.answers[:170], words, Rules()))
+    games = play(player, new_games(words.answers[:count], words, Rules()))
     guesses = [[turn.guess for turn in game.turns] for game in games]
-    assert sum(map(len, guesses)) >= 1000
+    assert sum(map(len, guesses)) > 5.9 * count
     assert words.allowed_set.issuperset(guess for mine in guesses for guess in mine)
     assert all(len(set(mine)) == len(mine) for mine in guesses)
     assert all(turn.kind is TurnKind.ACCEPTED for game in games for turn in game.turns)

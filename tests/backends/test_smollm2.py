@@ -21,7 +21,7 @@ from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import ModelSettings
 
-pytestmark = NEEDS_SMOLLM2
+pytestmark = [*NEEDS_SMOLLM2, pytest.mark.slow]
 ADAPTED = ModelSettings(
     name="smollm2_sft", path="embedded/smollm2_sft", learning_rate=1e-4, max_tokens=16,
     max_context=512,

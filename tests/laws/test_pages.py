@@ -7,9 +7,10 @@ import shlex
 from collections.abc import Iterator
 
 import pytest
+import typer
 
 from tests.helpers.configs import composed
-from wordle_rl.__main__ import find_commands
+from wordle_rl.__main__ import app
 from wordle_rl.runs.paths import CONF, ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -48,12 +49,17 @@ def test_settings_on_the_pages_compose(command):
         composed(*given, name=name)
 
 
+def test_arguments_of_wordle_rl_on_the_pages_are_read():
+    for command in chosen("wordle-rl "):
+        name, *given = shlex.split(re.sub(r"<[^<>]+>|\.\.\.", "x", command))[1:]
+        if given and not name.startswith("-"):
+            typer.main.get_command(app).commands[name].make_context(name, given)
+
+
 def test_commands_scripts_and_targets_on_the_pages_exist():
     words = {word for line in COMMANDS for word in line.split()}
     scripts = {word for word in words if re.match("(benchmarks|examples|research)/", word)}
     assert not [path for path in scripts if not (ROOT / path).exists()]
-    named = {command.split()[1] for command in chosen("wordle-rl ")}
-    assert {name for name in named if name[0] not in "-<"} <= {"train", "eval", *find_commands()}
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.M))
     named = {word for command in chosen("make ") for word in re.split(r"\s&&", command)[0].split()}
     assert {word for word in named if re.fullmatch(r"[a-z0-9-]+", word)} - {"make"} <= targets

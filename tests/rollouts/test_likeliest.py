@@ -63,10 +63,11 @@ def test_it_is_the_likeliest_of_all_that_the_grammar_allows(make):
 def test_without_a_grammar_it_is_the_likeliest_text_that_ends():
     engine = torch_model(qwen(vocab_size=VOCAB, seed=3)).engine()
     going = [token for token in range(VOCAB) if token not in STOPS]
-    answers = [(token,) for token in STOPS]
-    answers += [(first, second) for first in going for second in range(VOCAB)]
     for prompt in PROMPTS[:2]:
-        known = score(engine, prompt, answers)
+        first, *rest = engine.next_logprobs([prompt, *([*prompt, token] for token in going)])
+        known = {(token,): first[token] for token in STOPS}
+        for token, second in zip(going, rest, strict=True):
+            known |= {(token, last): first[token] + second[last] for last in range(VOCAB)}
         [found] = complete_likeliest(
             engine, [prompt], None, beams=VOCAB, stop_ids=STOPS, max_tokens=2
         )

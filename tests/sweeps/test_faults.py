@@ -135,7 +135,8 @@ def test_a_signal_lets_the_runs_save_and_the_same_command_continues(tmp_path, si
     assert [*steps_done(tmp_path).values()] == [[1, 2, 3, 4]] * 3
 
 
-@pytest.mark.parametrize("sampler", [None, pytest.param(TPE, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", [None, TPE])
 def test_two_workers_share_the_trials_of_one_sqlite_file(tmp_path, sampler):
     node: dict[str, Any] = {"params": {"x": "range(0, 5)"}}
     if sampler:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.studies import work
 from wordle_rl.__main__ import run
-from wordle_rl.sweeps.readme import (
-    BEGIN,
-    END,
-    UNWRITTEN,
-    write_page,
-)
+from wordle_rl.sweeps.readme import BEGIN, END, UNWRITTEN, write_page
 
 NODE = {
     "params": {"x": "choice(0.1, 0.9)", "y": "choice(a, b)", "seed": "choice(0, 1)"},
@@ -28,11 +24,12 @@ NODE = {
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("sweeps")
     work(root, **NODE)
+    write_page(root / "study")
     return root
 
 
 def test_a_page_has_its_tables_and_a_picture(root):
-    page = write_page(root / "study")
+    page = root / "study" / "README.md"
     text = page.read_text()
     assert "Is x good?" in text
     assert "| x=0.9 y=a | 2 | 40 | 49.0 ± 0.0 | +" in text
@@ -44,8 +41,11 @@ def test_a_page_has_its_tables_and_a_picture(root):
     assert "](curves.png)" in text and not re.search(r"\n{3,}", text)
 
 
-def test_what_a_person_wrote_stays_and_an_index_beside_the_folder_shows_it(root, monkeypatch):
-    page = write_page(root / "study")
+def test_what_a_person_wrote_stays_and_an_index_beside_the_folder_shows_it(
+    root, tmp_path, monkeypatch
+):
+    root = shutil.copytree(root, tmp_path / "sweeps")
+    page = root / "study" / "README.md"
     monkeypatch.setattr("wordle_rl.sweeps.readme.save_figure", lambda *_: None)  # the slowest part
     text = page.read_text().replace(UNWRITTEN, "More x, more wins.\n\nBecause.")
     page.write_text(text.replace("Is x good?", "Is x good? (Asked in November.)"))
@@ -61,7 +61,6 @@ def test_what_a_person_wrote_stays_and_an_index_beside_the_folder_shows_it(root,
     with pytest.raises(ValueError, match="must have the lines"):
         write_page(root / "study")
     assert page.read_text() == "No markers."
-    page.unlink()
 
 
 def test_a_study_can_be_asked_what_it_can_find(capsys):

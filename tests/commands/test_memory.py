@@ -17,6 +17,7 @@ from wordle_rl.backends.memory import GB, settle_memory
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.commands.memory import memory
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.paths import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -52,29 +53,76 @@ def test_the_command_prints_a_table_for_each_backend(capsys):
     assert re.findall(r"on (torch|MLX) in bf16", out) == ["torch", "MLX"]
     assert len(re.findall(r"num_generations=2 +num_generations=8", out)) == 2
     assert len(re.findall(r"^bytes of a token's keys, values +36,864 +36,864$", out, re.M)) == 2
-    assert "59,867,136 trained" in out and re.search(r"^fits 16 GB +\d+ games, check", out, re.M)
+    assert "59,867,136 trained" in out and re.search(r"^fits 16 GB +\d+ games, .*check", out, re.M)
     memory(["model=qwen1.5b", "backend=mlx"])
     assert "28,672" in capsys.readouterr().out
     with pytest.raises(ConfigError, match=r"^rollout.num_generations must be"):
         memory(["model=qwen3b", "num_generations=0"])
 
 
-def test_a_run_that_cannot_play_names_the_number_of_games(slim):
-    with pytest.raises(ConfigError, match=r"GB may be used: choose rollout.games_at") as error:
-        settle(slim, gb=10)
-    found = re.search(r"choose rollout.games_at_once=(\d+)", str(error.value))
-    assert found
-    games = int(found[1])
-    # What the line advises fits, and one group more does not.
-    chosen = settle(slim, "rollout.games_at_once=auto", gb=10)
-    assert chosen.recipe.rollout.games_at_once == games and games % 8 == 0
-    with pytest.raises(ConfigError, match=rf"choose rollout.games_at_once={games}"):
-        settle(slim, f"rollout.games_at_once={games + 8}", gb=10)
-    few = settle(slim, "rollout.games_at_once=auto", "rollout.groups=4", gb=80)
-    assert few.recipe.rollout.games_at_once == 32
-    large = ["rollout.groups=1", "rollout.num_generations=512", "rollout.games_at_once=auto"]
-    with pytest.raises(ConfigError, match=r"choose rollout.num_generations=\d+"):
-        settle(slim, *large, gb=10)
+def test_what_changes_no_game_is_chosen_and_said(capsys):
+    chosen = settle("model=qwen1.5b", gb=24)  # as a user begins
+    line = re.search(r"chosen so that it fits: (.*)", capsys.readouterr().out)
+    assert line
+    same = settle("model=qwen1.5b", *line[1].split(), gb=24)
+    assert (same.backend, same.model) == (chosen.backend, chosen.model)
+    assert same.recipe.rollout == chosen.recipe.rollout
+    assert "chosen" not in capsys.readouterr().out
+    games = chosen.recipe.rollout.games_at_once
+    assert games % 8 == 0 and 0 < games < 512
+    tight = settle("model=qwen3b", gb=16)
+    assert tight.backend.gradient_checkpointing and tight.model.games_at_once < 200
+    assert tight.config == setup().config  # what a resumed run begins with
+    most = settle("backend.micro_batch_tokens=auto", gb=80).backend.micro_batch_tokens
+    assert most in (4096, 8192)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "place", "gb"),
+    [
+        ("experiment=gemma4b_mac", "mlx", 48),
+        ("experiment=qwen1.5b_mac", "mps", 16),
+        ("experiment=qwen1.5b_mac backend=mlx", "mlx", 16),
+        ("experiment=qwen3b_server", "cuda", 48),
+    ],
+)
+def test_a_set_up_fits_its_machine_and_spends_most_on_learning(experiment, place, gb, capsys):
+    chosen = build_experiment(resolve(composed(*experiment.split())))
+    settled = settle_memory(chosen, place, "bf16", gb * GB)
+    assert (settled.backend, settled.model) == (chosen.backend, chosen.model)
+    assert "chosen" not in capsys.readouterr().out
+    trainer, rollout = chosen.trainer, chosen.recipe.rollout
+    learnt = trainer.steps * rollout.groups * rollout.num_generations
+    validations = 1 + -(-trainer.steps // trainer.validate_every)
+    games = validations * len(chosen.validation) + 2 * (trainer.report_limit or 64)
+    head = (ROOT / f"conf/{experiment.split()[0].replace('=', '/')}.yaml").read_text()
+    told = re.search(r"from ([\d,]+) guesses, and ([\d,]+) games judge it", head)
+    assert told and [int(n.replace(",", "")) for n in told.groups()] == [learnt, games]
+    assert learnt > games * 6
+
+
+def test_beams_count_as_games(slim):
+    one, many = (settle(slim, f"sampling.beams={n}", gb=6).model.games_at_once for n in (1, 8))
+    assert 0 < many <= one / 8
+
+
+@pytest.mark.parametrize(
+    ("given", "gb", "change"),
+    [
+        (["rollout.groups=1", "num_generations=512"], 8, r"num_generations=(\d+)"),
+        (["sampling.beams=900"], 8, r"sampling.beams=(\d+)"),
+        (["model.lora=null"], 14, r"model.lora={rank: 16}"),
+        (["num_generations=2", "rollout.groups=1"], 2.6, "model.quantize=4bit"),
+        (["num_generations=2", "rollout.groups=1"], 1, "a smaller model"),
+        (["model.quantize=4bit", "num_generations=2"], 2.1, r"sampling.max_tokens=\d+"),
+    ],
+)
+def test_what_cannot_fit_is_refused_with_one_change_that_helps(given, gb, change, slim):
+    with pytest.raises(ConfigError, match=rf"GB may be used: choose {change}$") as error:
+        settle(slim, *given, gb=gb)
+    advice = str(error.value).partition("choose ")[2]
+    if advice != "a smaller model":
+        settle(slim, *given, advice, gb=gb)
 
 
 def test_a_run_on_a_pretrained_model_begins_with_its_plan(tmp_path, capsys):
@@ -83,7 +131,7 @@ def test_a_run_on_a_pretrained_model_begins_with_its_plan(tmp_path, capsys):
     qwen_like_tokenizer().save_pretrained(folder)
     line = SMALL_RUN.partition("algorithm=")[2]
     common = f"model=micro model.path={folder} algorithm={line} output_dir={tmp_path}"
-    training(f"{common} backend.micro_batch_tokens=auto rollout.games_at_once=auto")()
+    training(f"{common} backend.micro_batch_tokens=auto")()
     out = capsys.readouterr().out
     assert out.index("memory plan for") < out.index("parameters") and "in validation" in out
     with pytest.raises(SystemExit) as end:

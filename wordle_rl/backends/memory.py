@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import pandas as pd
+import psutil
 
 from wordle_rl.backends.sizes import Sizes, find_sizes, is_large
 from wordle_rl.game.rules import Clue, State
@@ -32,12 +34,18 @@ GB = 1e9  # bytes
 MACHINES = (16, 24, 48, 80, 141)  # GB of memory that the table compares with
 DEFAULT_MICRO_BATCH = 4096  # padded tokens, where auto has no plan to choose by
 _MOST_MICRO_BATCH = 16_384  # auto takes no more, since larger products are no faster
-_LEAST_MICRO_BATCH = 256
 _FULL, _HALF = 4, 2  # bytes of a number in fp32 and in bf16
 _NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)  # bytes of a weight in 4 bits, with its scales
 _GROWTH = 17 / 16  # keys and values grow by up to an eighth at once
 _TEMPLATE = 8  # tokens that a chat template writes around a message
 _CALL = '<tool_call>{"name": "guess", "arguments": {"word": "crane"}}</tool_call>'
+# What fit() changes: the setting, and how the table says it.
+_CHOSEN = {
+    "games": ("rollout.games_at_once", "{:,} games"),
+    "held_out_games": ("model.games_at_once", "{:,} outside training"),
+    "micro_batch_tokens": ("backend.micro_batch_tokens", "{:,} tokens"),
+    "checkpointing": ("backend.gradient_checkpointing", "checkpointing"),
+}
 # Guesses whose clues fill the prompts of prompt=state.
 _GUESSES = (("slate", 83), ("crony", 27), ("humid", 9), ("plumb", 36), ("vague", 54), ("wharf", 1))
 
@@ -65,7 +73,10 @@ class Plan:
     game: GameSize  # in training
     longest: int  # tokens of a whole game, as validation plays it
     games: int  # at once in training, 0 where a teacher plays
+    group: int = 1  # games that always play together
     held_out_games: int  # at once in validation and reports
+    beams: int = 1  # answers that each of these follows
+    sequences: int = 1_000_000  # that a step learns from
     micro_batch_tokens: int
     checkpointing: bool = False
 
@@ -152,19 +163,20 @@ class Plan:
 
     @property
     def peak_playing(self) -> float:
-        return self.while_playing(max(self.games, self.held_out_games))
+        return self.while_playing(max(self.games, self.held_out_games * self.beams))
 
     @property
     def _rows(self) -> int:
-        """Games in a full micro-batch, some of them a little shorter than the longest."""
-        return max(-(-self.micro_batch_tokens // self.game.whole), 1)
+        """Games in the fullest micro-batch, some of them a little shorter than the longest."""
+        return min(max(-(-self.micro_batch_tokens // self.game.whole), 1), self.sequences)
 
     @property
     def _tokens(self) -> int:
-        """Tokens of a full micro-batch that the layers compute."""
+        """Tokens of the fullest micro-batch that the layers compute."""
         once = self.place == "cpu" and self.sizes.fast
         shared = (self._rows - 1) * self.game.opening if once else 0
-        return max(self.micro_batch_tokens, self.game.whole) - shared
+        most = max(self.micro_batch_tokens, self.game.whole)
+        return min(most, self.sequences * self.game.whole) - shared
 
     @property
     def _layer(self) -> float:
@@ -187,7 +199,8 @@ class Plan:
     @property
     def logits_learning(self) -> float:
         """Logits of trained tokens, in parts, and what is made of them for the gradient."""
-        whole = max(self.micro_batch_tokens, self.game.whole) // self._rows
+        most = max(self.micro_batch_tokens, self.game.whole)
+        whole = min(most // self._rows, self.game.whole)
         tokens = self._rows * max(min(self.game.trained, whole - self.game.opening), 1)
         at_once = min(tokens * self.sizes.vocabulary * _FULL, LOGITS_BYTES)
         return at_once * ((3 if self.place == "mlx" else 4) + self.needs_entropy)
@@ -200,33 +213,49 @@ class Plan:
         step = 0 if self.place == "cpu" else _FULL * self.trained  # new weights beside the old
         return self.always + self.gradients + max(part, step)
 
+    @property
+    def peak(self) -> float:
+        return max(self.peak_playing, self.while_learning())
+
+    @property
+    def least(self) -> float:
+        """The peak with as few games, tokens and kept layers as can be."""
+        lean = replace(self, micro_batch_tokens=1, checkpointing=True).while_learning()
+        return max(lean, self.while_playing(max(self.group if self.games else 1, self.beams)))
+
     def find_games(self, limit: float) -> int:
         """The most games at once that fit into this many bytes."""
         fixed = self.while_playing(0)
         return max(int((limit - fixed) / (self.while_playing(1) - fixed)), 0)
 
-    def find_tokens(self, limit: float, most: int = _MOST_MICRO_BATCH) -> int:
-        """The largest of most, most / 2, most / 4, ... padded tokens that fits, 0 if none does."""
-        while most >= _LEAST_MICRO_BATCH:
-            if replace(self, micro_batch_tokens=most).while_learning() <= limit:
-                return most
+    def find_tokens(self, limit: float) -> int:
+        """The most padded tokens that fit: all, half, a quarter, ... 0 if one game does not."""
+        most = self.micro_batch_tokens
+        while replace(self, micro_batch_tokens=most).while_learning() > limit:
             if most <= self.game.whole:  # a longer game is a micro-batch of its own
                 return 0
             most //= 2
-        return 0
+        return most
 
-    def fits(self, size: float) -> str:
-        """Whether it fits into a machine of so many GB, or what must change for it.
+    def fit(self, limit: float) -> Plan | None:
+        """What changes no game, as this many bytes need it. None if that is not enough.
 
-        That is gradient checkpointing, or fewer games at once.
+        That is fewer games at once, smaller micro-batches, and layers that are computed again.
         """
-        limit = usable(size * GB, self.place)
-        games = self.find_games(limit)
-        if games == 0 or self.while_learning(checkpointing=True) > limit:
-            return "no"
-        enough = games >= max(self.games, self.held_out_games)
-        lean = ", checkpointing" if self.while_learning(checkpointing=False) > limit else ""
-        return ("yes" if enough else f"{games} games") + lean
+        most = self.find_games(limit)
+        games = min(self.games, most // self.group * self.group)
+        held_out = min(self.held_out_games, most // self.beams)
+        for lean in (self, replace(self, checkpointing=True)):
+            tokens = lean.find_tokens(limit)
+            if tokens and held_out and (games or not self.games):
+                more = {"games": games, "held_out_games": held_out}
+                return replace(lean, micro_batch_tokens=tokens, **more)
+        return None
+
+    def changes(self, fitted: Plan) -> dict[str, Any]:
+        """What fit() changed, by field."""
+        both = {name: (getattr(self, name), getattr(fitted, name)) for name in _CHOSEN}
+        return {name: after for name, (before, after) in both.items() if before != after}
 
 
 def usable(memory: float, place: Place) -> float:
@@ -242,12 +271,20 @@ def usable(memory: float, place: Place) -> float:
 
 def format_table(names: Sequence[str], plans: Sequence[Plan]) -> str:
     """The plans as a table in GB, each below its name."""
+
+    def describe_fit(plan: Plan, size: int) -> str:
+        found = plan.fit(usable(size * GB, plan.place))
+        if found is None:
+            return "no"
+        changes = plan.changes(found).items()
+        return ", ".join(_CHOSEN[name][1].format(value) for name, value in changes) or "yes"
+
     columns = []
     for plan in plans:
         figures = {
             **plan.parts,
             "gradients": plan.gradients,
-            "keys and values": plan.keys_values(max(plan.games, plan.held_out_games)),
+            "keys and values": plan.keys_values(max(plan.games, plan.held_out_games * plan.beams)),
             "activations": plan.activations(checkpointing=False),
             "activations, checkpointing": plan.activations(checkpointing=True),
             "logits while learning": plan.logits_learning,
@@ -262,34 +299,31 @@ def format_table(names: Sequence[str], plans: Sequence[Plan]) -> str:
             "tokens of a micro-batch": f"{plan.micro_batch_tokens:,}",
             "bytes of a token's keys, values": f"{plan.sizes.keys_values(plan.size):,}",
             **{name: f"{part / GB:.2f}" for name, part in figures.items()},
-            **{f"fits {size} GB": plan.fits(size) for size in MACHINES},
+            **{f"fits {size} GB": describe_fit(plan, size) for size in MACHINES},
         })  # fmt: skip
     return pd.DataFrame(columns, index=list(names)).T.to_string()
 
 
 def settle_memory(setup: Experiment, place: Place, precision: str, memory: float) -> Experiment:
-    """Plan a run before its model is loaded. Returns it with numbers in place of auto.
+    """Plan a run before its model is loaded. Returns it with sizes that fit.
 
     memory: bytes of the device for this process. Prints a few lines for a pretrained model. Raises
-    ConfigError in one line when the run cannot fit, with the settings that are too large.
+    ConfigError in one line when the run cannot fit, with a change that helps.
     """
     backend: Any = setup.backend
-    recipe, rollout, trainer = setup.recipe, setup.recipe.rollout, setup.trainer
-    games, tokens = rollout.games_at_once, backend.micro_batch_tokens
-    large = is_large(setup.model)
-    if not large and "auto" not in (games, tokens):
+    trainer, model, large = setup.trainer, setup.model, is_large(setup.model)
+    if not large and backend.micro_batch_tokens != "auto":
         return setup
     allowed = trainer.memory_limit_gb if place == "cpu" else trainer.device_memory_limit_gb
     limit = min(usable(memory, place), float("inf") if allowed is None else allowed * GB)
-    plan = plan_memory(setup, place, precision)
-    if games == "auto":
-        size, games = rollout.num_generations, None  # a teacher's games take no memory
-        if plan.games:
-            games = max(min(plan.find_games(limit), plan.games) // size * size, size)
-        plan = replace(plan, games=games or 0)
-        recipe = replace(recipe, rollout=replace(rollout, games_at_once=games))
-    if tokens == "auto":
-        plan = replace(plan, micro_batch_tokens=plan.find_tokens(limit) or _LEAST_MICRO_BATCH)
+    asked = plan_memory(setup, place, precision)
+    plan = asked.fit(limit)
+    if plan is None:
+        raise ConfigError(
+            f"model={model.name} needs {asked.least / GB:.1f} GB at least, and {limit / GB:.1f} GB "
+            f"may be used: choose {find_change(setup, asked, limit, precision)}"
+        )
+    changes = asked.changes(plan)
     if large:
         own = f"{plan.games} games at once in training and " if plan.games else ""
         again = ", layers computed again" if plan.checkpointing else ""
@@ -297,39 +331,54 @@ def settle_memory(setup: Experiment, place: Place, precision: str, memory: float
             f"memory plan for {limit / GB:.2f} GB on {place}: always {plan.always / GB:.2f} GB\n"
             f"  {plan.peak_playing / GB:.2f} GB to play {own}{plan.held_out_games} in validation\n"
             f"  {plan.while_learning() / GB:.2f} GB to learn micro-batches of "
-            f"{plan.micro_batch_tokens:,} tokens or one game of {plan.game.whole:,}{again}",
-            flush=True,
+            f"{plan.micro_batch_tokens:,} tokens or one game of {plan.game.whole:,}{again}"
         )
-    check_fit(setup, plan, limit)
-    chosen = replace(backend, micro_batch_tokens=plan.micro_batch_tokens)
-    return replace(setup, backend=chosen, recipe=recipe)
+        if changes:
+            made = [f"{_CHOSEN[name][0]}={str(value).lower()}" for name, value in changes.items()]
+            print(f"  chosen so that it fits: {' '.join(made)}")
+        if place != "cuda":
+            print(f"  {describe_free(plan.peak)}")
+        sys.stdout.flush()
+    recipe, tokens = setup.recipe, plan.micro_batch_tokens
+    if "games" in changes:
+        recipe = replace(recipe, rollout=replace(recipe.rollout, games_at_once=plan.games))
+    if "held_out_games" in changes:
+        model = replace(model, games_at_once=plan.held_out_games)
+    lean = plan.checkpointing
+    backend = replace(backend, micro_batch_tokens=tokens, gradient_checkpointing=lean)
+    return replace(setup, backend=backend, recipe=recipe, model=model)
 
 
-def check_fit(setup: Experiment, plan: Plan, limit: float) -> None:
-    """Raise ConfigError, with all settings that are too large, unless a plan fits into a limit."""
-    playing, learning = plan.peak_playing, plan.while_learning()
-    if max(playing, learning) <= limit:
-        return
-    games, size = plan.find_games(limit), setup.recipe.rollout.num_generations
-    changes = {}
-    if games < plan.games:
-        key = "rollout.games_at_once" if games >= size else "rollout.num_generations"
-        changes[key] = games // size * size or games
-    if games < plan.held_out_games:
-        changes["model.games_at_once"] = games
-    if learning > limit:
-        tokens = plan.find_tokens(limit, plan.micro_batch_tokens)
-        lean = replace(plan, micro_batch_tokens=1, checkpointing=True).while_learning() <= limit
-        if lean and not tokens:
-            changes["backend.gradient_checkpointing"] = "true"
-        else:
-            changes["backend.micro_batch_tokens"] = tokens
-    advice = " ".join(f"{key}={value}" for key, value in changes.items())
-    if 0 in changes.values():
-        advice = "a lower sampling.max_tokens, model.lora or a smaller model"
-    raise ConfigError(
-        f"model={setup.model.name} needs {playing / GB:.1f} GB to play and {learning / GB:.1f} GB "
-        f"to learn, and {limit / GB:.1f} GB may be used: choose {advice}"
+def find_change(setup: Experiment, plan: Plan, limit: float, precision: str) -> str:
+    """A change of settings with which a plan fits. It may change the games."""
+
+    def list_changes() -> Iterator[tuple[str, Plan]]:
+        if 2 <= (most := plan.find_games(limit)) < plan.group:
+            yield f"num_generations={most}", replace(plan, group=most, games=most)
+        if 1 <= most < plan.beams:
+            yield f"sampling.beams={most}", replace(plan, beams=most)
+        if plan.lora is None:
+            yield "model.lora={rank: 16}", replace(plan, lora=LoraSettings())
+        elif not plan.quantized and plan.place in ("cpu", "cuda"):
+            yield "model.quantize=4bit", replace(plan, quantized=True)
+        tokens = setup.recipe.sampling.max_tokens
+        while tokens := tokens // 2:
+            shorter = replace(setup.recipe.sampling, max_tokens=tokens)
+            less = replace(setup, recipe=replace(setup.recipe, sampling=shorter))
+            yield f"sampling.max_tokens={tokens}", plan_memory(less, plan.place, precision)
+
+    return next((change for change, made in list_changes() if made.fit(limit)), "a smaller model")
+
+
+def describe_free(peak: float) -> str:
+    """How much of this machine's memory is free, and what to do where a peak is more."""
+    free = min(psutil.virtual_memory().available, measure_memory())
+    line = f"{free / GB:.1f} of this machine's {measure_memory() / GB:.1f} GB are free"
+    if peak <= free:
+        return line
+    return (
+        f"{line}, but {peak / GB:.1f} are planned, so it would swap: close other programs, or "
+        "lower rollout.games_at_once, model.games_at_once and backend.micro_batch_tokens"
     )
 
 
@@ -338,11 +387,16 @@ def plan_memory(setup: Experiment, place: Place, precision: str) -> Plan:
     sizes, lora = find_sizes(setup.model)
     backend: Any = setup.backend
     tokens, algorithm = backend.micro_batch_tokens, setup.recipe.algorithm
+    rollout, sampling = setup.recipe.rollout, setup.recipe.sampling
     training, held_out = _count_games(setup, sizes.parameters)
+    trainer = setup.trainer
+    greedy = trainer.report or trainer.watch_every or not trainer.validation_temperature
+    apart = rollout.form == "fresh" or rollout.kind == "best_of"  # each answer is a sequence
+    answers = _count_answers(setup) if apart else 1
     return Plan(
         sizes=sizes,
         place=place,
-        half=precision == "bf16",
+        half=precision != "fp32",
         lora=lora,
         quantized=setup.model.quantize is not None,
         muon=setup.optim.name == "muon",
@@ -351,8 +405,11 @@ def plan_memory(setup: Experiment, place: Place, precision: str) -> Plan:
         game=_measure_game(setup, training=True),
         longest=_measure_game(setup, training=False).whole,
         games=training,
+        group=rollout.num_generations,
         held_out_games=held_out,
-        micro_batch_tokens=DEFAULT_MICRO_BATCH if tokens == "auto" else tokens,
+        beams=sampling.beams if greedy else 1,
+        sequences=rollout.groups // backend.processes * rollout.num_generations * answers,
+        micro_batch_tokens=_MOST_MICRO_BATCH if tokens == "auto" else tokens,
         checkpointing=backend.gradient_checkpointing,
     )
 
@@ -365,7 +422,7 @@ def _count_games(setup: Experiment, parameters: int) -> tuple[int, int]:
     scripted = recipe.teacher is not None and recipe.teacher.on_policy is None
     if scripted or recipe.dialogues is not None:
         games = 0
-    elif isinstance(most, int):
+    elif most is not None:
         games = min(games, most // size * size)
     counts = [len(setup.validation) * trainer.validation_samples]
     if trainer.report:
@@ -375,6 +432,13 @@ def _count_games(setup: Experiment, parameters: int) -> tuple[int, int]:
     return games, min(setup.model.games_at_once, -(-max(counts) // setup.backend.processes))
 
 
+def _count_answers(setup: Experiment) -> int:
+    """The most answers of a game."""
+    rules = setup.recipe.rules
+    retries = rules.max_retries if "retry" in (rules.invalid, rules.unparsable) else 0
+    return rules.max_turns + retries
+
+
 def _measure_game(setup: Experiment, *, training: bool) -> GameSize:
     """Tokens of the longest game, each of whose answers takes all the tokens it may have.
 
@@ -382,9 +446,7 @@ def _measure_game(setup: Experiment, *, training: bool) -> GameSize:
     """
     recipe, room = setup.recipe, setup.model.max_context
     rules, rollout, style = recipe.rules, recipe.rollout, recipe.style
-    answer, given, turns, trained = recipe.sampling.max_tokens, 0, rules.max_turns, 1
-    if "retry" in (rules.invalid, rules.unparsable):
-        turns += rules.max_retries
+    answer, given, turns, trained = recipe.sampling.max_tokens, 0, _count_answers(setup), 1
     if training and (dialogues := recipe.dialogues) is not None:
         rows = [dialogues[place] for place in range(len(dialogues))]
         whole = max(row.bytes // 3 + (2 + 2 * len(row.exchanges)) * _TEMPLATE for row in rows)

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
+import yaml
 
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.paths import CONF
 
 _MOST_COLUMNS = 12
 _NAMES = {"lightning": "torch", "mlx": "MLX"}
@@ -36,11 +38,13 @@ def memory(
         raise ConfigError(
             f"the settings must make {_MOST_COLUMNS} columns or fewer, not {len(columns)}"
         )
-    chosen = any(setting.startswith("backend=") for setting in settings)
     first = compose_config("config", next(iter(columns.values())))
-    only = chosen or first.model.get("backend") is not None
+    chosen = first.model.get("backend") or any(s.startswith("backend=") for s in settings)
+    keys = {s.partition("=")[0].removeprefix("backend.") for s in settings if "backend." in s}
+    known = {name: yaml.safe_load((CONF / f"backend/{name}.yaml").read_text()) for name in _NAMES}
+    both = [name for name in _NAMES if keys <= known[name].keys()]
     tables = []
-    for more in [[]] if only else [[f"backend={name}"] for name in _NAMES]:
+    for more in [[]] if chosen or not both else [[f"backend={name}"] for name in both]:
         configs = [compose_config("config", [*column, *more]) for column in columns.values()]
         tables.append(describe_plans([*columns], configs))
     print("\n\n".join(tables))
@@ -48,7 +52,7 @@ def memory(
 
 def describe_plans(names: Sequence[str], configs: Sequence[Any]) -> str:
     """The table of some composed configs that have one backend, and a line above it."""
-    from wordle_rl.backends.memory import format_table, plan_memory
+    from wordle_rl.backends.memory import describe_free, format_table, plan_memory
     from wordle_rl.commands.build import build_experiment, resolve
 
     setups = [build_experiment(resolve(cfg)) for cfg in configs]
@@ -65,4 +69,7 @@ def describe_plans(names: Sequence[str], configs: Sequence[Any]) -> str:
         f"weights{' in 4 bit' if setups[0].model.quantize else ''}, {plans[0].trained:,} trained "
         f"numbers, on {_NAMES[backend.name]} in {precision} ({place})"
     )
-    return f"{head}\n{format_table(names, plans)}"
+    table = f"{head}\n{format_table(names, plans)}"
+    return (
+        table if place == "cuda" else f"{table}\n{describe_free(max(plan.peak for plan in plans))}"
+    )

@@ -68,10 +68,10 @@ def play_task(task: RolloutTask) -> list[Rollout]:
     same as all at once.
     """
     step, settings = task.step, task.step.recipe.rollout
-    most = settings.games_at_once if isinstance(settings.games_at_once, int) else None
     return step.portions.play(
-        len(task.secrets), task.size, most, lambda part: KINDS[settings.kind](task.part(part))
-    )
+        len(task.secrets), task.size, settings.games_at_once,
+        lambda part: KINDS[settings.kind](task.part(part)),
+    )  # fmt: skip
 
 
 def play_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout]:

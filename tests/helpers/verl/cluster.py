@@ -74,6 +74,7 @@ def ray_nodes(count: int, log: Path) -> Iterator[dict[str, str]]:
         "RAY_AUTH_TOKEN": secrets.token_hex(16),
         "RAY_ADDRESS": f"127.0.0.1:{port}",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_raylet_start_wait_time_s": "300",
         "VERL_PLATFORM": "cpu",
         "VERL_USE_EXTERNAL_MODULES": f"{package}.platform",
         "VERL_ENGINE_DEVICE": "cuda",
@@ -93,7 +94,7 @@ def ray_nodes(count: int, log: Path) -> Iterator[dict[str, str]]:
                 started.append(
                     subprocess.Popen(command, env=own, stdout=output, stderr=subprocess.STDOUT)
                 )
-            end = time.monotonic() + 60
+            end = time.monotonic() + 300
             while "Ray runtime started" not in file.read_text():
                 assert started[-1].poll() is None and time.monotonic() < end, file.read_text()
                 time.sleep(0.2)

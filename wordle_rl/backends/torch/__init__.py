@@ -1,6 +1,6 @@
 """backend=lightning: PyTorch on CPU, CUDA and Apple's MPS.
 
-backend.py trains a run under Lightning's Trainer, on one or several processes (processes.py).
+backend.py trains a run in a plain loop, on one or several processes (processes.py).
 policy.py holds the trained weights, the copy that computes and the reference. token_outputs.py
 computes log-probabilities, entropies and values, optimizers.py takes the steps. engine.py plays
 with cached keys and values (cache.py) and draws tokens. fast/ holds faster ways for a CPU. load.py

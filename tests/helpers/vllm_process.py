@@ -17,7 +17,7 @@ from wordle_rl.runs.paths import ROOT
 
 PYTHON = ROOT / ".venv-vllm" / "bin" / "python"
 TINY = ROOT / "wordle_rl" / "embedded" / "tiny"
-_START = 240.0  # seconds
+_START = 600.0  # seconds
 
 
 @contextmanager

@@ -37,6 +37,7 @@ from wordle_rl.words.lists import load_words
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.vllm,
+    pytest.mark.timeout(1200),
     pytest.mark.usefixtures("quiet"),
     pytest.mark.skipif(not PYTHON.is_file(), reason="needs vLLM, which make vllm installs"),
 ]

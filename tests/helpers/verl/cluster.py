@@ -94,7 +94,7 @@ def ray_nodes(count: int, log: Path) -> Iterator[dict[str, str]]:
                 started.append(
                     subprocess.Popen(command, env=own, stdout=output, stderr=subprocess.STDOUT)
                 )
-            end = time.monotonic() + 300
+            end = time.monotonic() + 600
             while "Ray runtime started" not in file.read_text():
                 assert started[-1].poll() is None and time.monotonic() < end, file.read_text()
                 time.sleep(0.2)

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from hydra import compose, initialize_config_dir
 
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.torch.devices import DTYPES, choose_computing
 from wordle_rl.backends.torch.load import load_model
 from wordle_rl.backends.torch.policy import TorchPolicy
@@ -23,6 +22,7 @@ from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import Form, build_form
 from wordle_rl.rollouts.settings import Recipe, Step

@@ -19,12 +19,12 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.engine import build_engine
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import State
 from wordle_rl.policy.sampling import Draws
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import Form, build_form
 from wordle_rl.rollouts.play import ModelPlayer, new_games, play

@@ -12,13 +12,13 @@ from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of, 
 from wordle_rl.algorithms.base import Advantages
 from wordle_rl.algorithms.distill import Distill
 from wordle_rl.algorithms.sft import Sft
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import Player, RandomConsistent, guess_text
 from wordle_rl.game.rules import Clue, Rules, State, feedback_code
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.sampling import Draws
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.parser import thought_of
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.prompts.styles import Symbols
@@ -67,25 +67,6 @@ def test_a_target_is_the_share_of_the_teachers_answers_that_go_on_with_it():
             share = sum(answer[i] == token for answer in alike) / len(alike)
             assert found.pop((10 + i, token)) == pytest.approx(share)
     assert not found
-
-
-def test_a_careless_teachers_targets_are_those_of_both_ways_to_guess():
-    state = state_after("sleep", secret="crate")
-    likely = dict.fromkeys(WORDS.answers, 0.6 / len(WORDS.answers))
-    for word in ("crane", "crate", "grate"):  # these fit
-        likely[word] += 0.4 / 3
-    answers = {word: CHAT.answer(guess_text(word)) for word in WORDS.answers}
-    teacher = TokenTeacher(dataclasses.replace(LESSON, careless=0.6), FORM)
-    for drawn in ("crate", "bleed"):  # one that fits and one that does not
-        targets = teacher.targets(state, answers[drawn], start=0)
-        places = zip(targets.places, targets.ids, targets.probabilities, strict=True)
-        for place, token, probability in places:
-            alike = {w: ids for w, ids in answers.items() if ids[:place] == answers[drawn][:place]}
-            have = [likely[word] for word, ids in alike.items() if ids[place] == token]
-            everything = sum(likely[word] for word in alike)
-            assert probability == pytest.approx(sum(have) / everything, rel=1e-5)
-        sums = np.bincount(targets.places, targets.probabilities)
-        assert np.allclose(sums, 1.0) and len(sums) == len(answers[drawn])
 
 
 @pytest.mark.parametrize("word", WORDS.allowed)
@@ -188,7 +169,7 @@ def test_learning_the_distribution_has_the_mean_gradient_of_learning_each_answer
 
 
 def test_the_targets_of_a_thought_are_its_wordings_and_those_of_the_guess_stay():
-    teacher, reasoning = RandomConsistent(KNOWLEDGE), Reasoning(KNOWLEDGE, "notes")
+    teacher, reasoning = RandomConsistent(KNOWLEDGE), Reasoning(KNOWLEDGE)
     actor = ScriptedPlayer(player=teacher, draws=Draws(seed=4), reasoning=reasoning)
     games = play(actor, new_games(["crate", "slate"], WORDS, Rules()))
     style = Symbols(think=True)

@@ -40,8 +40,7 @@ def multimodal() -> Any:
 
 
 BUILD = {"qwen2": qwen, "gemma3": gemma, "gemma3 multimodal": multimodal}
-# names only, so that the vision tower of a multimodal model stays as it is
-TARGETS = r".*layers\.\d+\.(self_attn\.[qkvo]_proj|mlp\.(gate|up|down)_proj)"
+TARGETS = [f"{name}_proj" for name in ("q", "k", "v", "o", "gate", "up", "down")]
 
 
 def adapted(kind: str, folder: Path) -> tuple[Any, Path, Path]:
@@ -50,10 +49,7 @@ def adapted(kind: str, folder: Path) -> tuple[Any, Path, Path]:
     base, path = folder / "base", folder / "peft"
     model.save_pretrained(base)
     qwen_like_tokenizer().save_pretrained(base)
-    targets = TARGETS
-    if kind.endswith("multimodal"):
-        targets = r".*language_model\.layers.*_proj"
-    model = add_lora(model, LoraSettings(rank=4, alpha=6.0, targets=targets), seed=0)
+    model = add_lora(model, LoraSettings(rank=4, alpha=6.0, targets=TARGETS), seed=0)
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.helpers.commands import evaluation, trained, training
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.runs.checkpoints import MANIFEST, _seal
 

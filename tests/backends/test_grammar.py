@@ -10,10 +10,10 @@ import torch
 
 from tests.helpers.tiny import plain_copy, policy_of, qwen, qwen_like_tokenizer
 from wordle_rl.algorithms.grpo import Grpo
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.rules import Rules, TurnKind
 from wordle_rl.policy.grammar import AnswerTree, OpenAnswer
 from wordle_rl.policy.sampling import Draws, Sampling, uniforms
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.styles import Spelled, Symbols
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form

@@ -20,7 +20,6 @@ from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.algorithms.dpo import Dpo
 from wordle_rl.algorithms.gspo import Gspo
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.mlx.optimizers import Optimizers
 from wordle_rl.backends.torch.load import add_lora, load_model
 from wordle_rl.commands.build import resolve
@@ -29,6 +28,7 @@ from wordle_rl.policy.batch import Batch, Targets
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.policy.settings import LoraSettings
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.styles import Symbols
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form

@@ -9,13 +9,13 @@ import pytest
 from torch.nn.functional import cosine_similarity
 from transformers import AutoTokenizer
 
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer, build_untrained, save_untrained
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import RandomConsistent, guess_text
 from wordle_rl.game.rules import Clue, Game, State, feedback_code
 from wordle_rl.policy.settings import EMBEDDED
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.styles import Places
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form

@@ -23,11 +23,11 @@ from tests.helpers.marks import NEEDS_SMOLLM2
 from tests.helpers.runs import metrics_of, run
 from tests.helpers.tiny import QWEN_TOOLS, SHAPE, many_stops, sharpen
 from tests.helpers.tool_calls import call, guess
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_model, build_tokenizer
 from wordle_rl.commands.build import PLAYERS, build_experiment, resolve
 from wordle_rl.game.players import guess_text
 from wordle_rl.policy.settings import UNTRAINED
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.parser import TOOL
 from wordle_rl.rollouts.forms import FORMS
 from wordle_rl.runs.checkpoints import CheckpointStore

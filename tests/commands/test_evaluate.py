@@ -1,7 +1,6 @@
 """The eval command: players reach their published figures, and a run is judged by its own rules."""
 
 import json
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 
 from tests.helpers.configs import composed
 from wordle_rl.commands.eval import evaluate
-from wordle_rl.game.players import RandomConsistent
 
 
 def play(tmp_path: Path, *overrides: str, capsys=None) -> dict:
@@ -63,21 +61,6 @@ def test_a_model_has_a_lineage_under_its_table_and_a_scripted_player_has_none(
     else:
         assert summary["lineage"].startswith(told)
         assert summary["lineage"] in " ".join(table.split())
-
-
-def test_a_game_has_its_own_time(tmp_path: Path, monkeypatch) -> None:  # row 37
-    answer = RandomConsistent.answer
-
-    def slowly(self, states, uniforms):
-        time.sleep(0.002 * len(states))  # each game costs its share
-        return answer(self, states, uniforms)
-
-    given = ("player=random_consistent", "limit=100")
-    without = play(tmp_path, *given)
-    monkeypatch.setattr(RandomConsistent, "answer", slowly)
-    limited = play(tmp_path, *given, "time_limit=0.4")  # all games together take longer
-    assert limited["out_of_time"] == 0
-    assert limited["histogram"] == without["histogram"]
 
 
 SMALL_MODEL = ("model=micro", "backend.threads=1", "backend.precision=fp32")

@@ -40,7 +40,7 @@ TRAIN = {
     "rollout.groups=7 backend.devices=2": "rollout.groups must be a multiple of backend.devices=2",
     "sampling.temperature=0": "sampling.temperature must be above 0 in training",
     "sampling.max_tokens=512": "below model.max_context=512",
-    "model=qwen3b model.lora.targets='.*'": "model.lora.targets must leave out lm_head",
+    "model=qwen3b model.lora.targets='.*'": "model.lora.targets must be all-linear or a list",
     "rollout=best_of algorithm=sft": "use rollout=game or rollout=turn",
     "history=upto4 rules.max_turns=4": "history.most must be below rules.max_turns=4",
     "rollout.engine=vllm backend=mlx": "rollout.engine=vllm needs backend=lightning",

@@ -7,11 +7,11 @@ import pytest
 
 from tests.helpers.configs import composed
 from tests.helpers.tiny import qwen_like_tokenizer
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.data.rows import read_dialogue, read_guesses, read_state
 from wordle_rl.data.write import Synthesis
 from wordle_rl.game.rules import feedback_code
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.parser import parse, parse_spelled
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
@@ -70,7 +70,7 @@ def test_prompts_are_those_that_training_shows_in_the_same_state(prompt, form):
         assert tokenizer.render(row["prompt"]) == tokenizer.inner.decode(ids)
 
 
-@pytest.mark.parametrize("reasoning", ["none", "brief"])
+@pytest.mark.parametrize("reasoning", ["none", "notes"])
 def test_game_rows_hold_whole_games_with_and_without_thoughts(reasoning):
     think = ["prompt.think=true"] if reasoning != "none" else []
     setup = setup_of(

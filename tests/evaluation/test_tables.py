@@ -39,14 +39,14 @@ def test_the_report_keeps_the_width_and_a_row_has_a_players_numbers(width=80):
 
 
 def test_the_gain_takes_the_two_games_of_a_secret_as_a_pair():
-    text = describe_change(pairs_of((0, 1), (0, 1), (1, 0), (1, 1), (0, 0)))
+    text = describe_change(WORDS[:5], [(0, 1), (0, 1), (1, 0), (1, 1), (0, 0)])
     # Differences 1, 1, -1, 0, 0: mean 0.2, variance (0.64 * 2 + 1.44 + 0.04 * 2) / 4 = 0.7.
     half = 100 * 1.959964 * math.sqrt(0.7 / 5)
     assert text.splitlines() == [
         "Of the same 5 secrets, 2 were won only after training and 1 only before.",
         f"Gain in wins: +20.0 points (95 %: {20 - half:+.1f} to {20 + half:+.1f}).",
     ]
-    assert describe_change(pairs_of((1, 0))).endswith("Gain in wins: -100.0 points.")
+    assert describe_change(WORDS[:1], [(1, 0)]).endswith("Gain in wins: -100.0 points.")
 
 
 def test_half_of_the_shown_secrets_changed_whether_for_better_or_worse():

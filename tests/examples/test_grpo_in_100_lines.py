@@ -16,9 +16,9 @@ from tests.helpers.configs import composed
 from tests.helpers.examples import load_example
 from tests.helpers.talks import turns_of
 from tests.helpers.tiny import policy_of, weights_of
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game import rules
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.parser import parse
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.chat import Chat

@@ -16,8 +16,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tests.helpers.examples import load_example
 from tests.helpers.tiny import full_logprobs, weights_of
 from wordle_rl import build_knowledge, build_rewards, load_words, parse
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.rules import Game
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form

@@ -11,11 +11,11 @@ import numpy as np
 
 from tests.helpers.tiny import qwen_like_tokenizer
 from wordle_rl.backends.adapters import convert_adapter
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.mlx import load as mlx_models
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import ModelSettings
+from wordle_rl.policy.tokenizer import HFTokenizer
 
 mx.disable_compile()  # on a CPU a compiler builds each fused operation
 

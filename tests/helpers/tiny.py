@@ -21,7 +21,6 @@ from transformers import (
 )
 from transformers.utils.logging import disable_progress_bar
 
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_model
 from wordle_rl.backends.torch.load import load_model
 from wordle_rl.backends.torch.policy import TorchPolicy
@@ -30,6 +29,7 @@ from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import LoraSettings, ModelSettings
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.styles import PHRASES, Symbols
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.chat import Chat

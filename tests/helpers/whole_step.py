@@ -17,11 +17,11 @@ from tests.helpers.tiny import (
     recipe_of,
     step_of,
 )
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.rules import Game, PlayedTurn
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.engine import Completion
 from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.rewards.scoring import GameReward, RewardSet
 from wordle_rl.training.step import StepResult, train_step
 

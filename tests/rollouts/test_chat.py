@@ -23,11 +23,11 @@ from tests.helpers.tiny import (
     step_of,
 )
 from wordle_rl.algorithms.grpo import Grpo
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
 from wordle_rl.game.rules import Game, Rules, State
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.styles import PHRASES, Letters, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.training.step import train_step

@@ -8,9 +8,9 @@ import pytest
 
 from tests.helpers.talks import TurnTokens, turns_of
 from tests.helpers.tiny import CHATML, QWEN_TOOLS, WORDS, gemma_like_tokenizer, qwen_like_tokenizer
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, Rules, State
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.parser import TOOL
 from wordle_rl.prompts.styles import Spelled, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat

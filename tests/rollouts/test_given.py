@@ -4,9 +4,9 @@ import pytest
 
 from tests.helpers.talks import turns_of
 from tests.helpers.tiny import gemma_like_tokenizer, qwen_like_tokenizer
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.styles import Letters
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form

@@ -28,7 +28,6 @@ from tests.helpers.tiny import (
 from wordle_rl.algorithms.base import Advantages
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.sft import Sft
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
@@ -36,6 +35,7 @@ from wordle_rl.game.players import Mistakes, RandomConsistent
 from wordle_rl.game.rules import Game, PlayedTurn, Rules, State
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.rollouts import kinds
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form

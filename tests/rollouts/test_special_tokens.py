@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.helpers.tiny import gemma_like_tokenizer, qwen_like_tokenizer
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.parser import ParseFailure, parse
 
 TOKENIZERS: dict[str, Any] = {

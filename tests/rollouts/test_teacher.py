@@ -1,17 +1,14 @@
 """Scripted players at the table: thoughts before an answer, solved examples, time that runs out."""
 
-from collections.abc import Mapping
-
 import pytest
 
 from tests.helpers.talks import turns_of
 from tests.helpers.thoughts import KNOWLEDGE, STYLE, WORDS
 from tests.helpers.tiny import QWEN_TOOLS, qwen_like_tokenizer
-from tests.helpers.tiny import WORDS as TINY
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.players import RandomConsistent
-from wordle_rl.game.rules import Game, GameStatus, Rules
+from wordle_rl.game.rules import Rules
 from wordle_rl.policy.sampling import Draws
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.parser import thought_of
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.rollouts.chat import Chat
@@ -26,7 +23,7 @@ def test_a_thought_stands_before_the_answer_in_every_form(form):
     actor = ScriptedPlayer(
         player=RandomConsistent(KNOWLEDGE),
         draws=Draws(seed=5),
-        reasoning=Reasoning(KNOWLEDGE, "brief"),
+        reasoning=Reasoning(KNOWLEDGE),
     )
     [game] = play(actor, new_games([WORDS.answers[3]], WORDS, Rules()))
     seen = build_form(form, chat, STYLE)
@@ -51,17 +48,3 @@ def test_the_guesses_fit_their_states_which_have_more_and_more_clues() -> None:
     assert {len(shot.state.clues) for shot in shots} == {0, 1, 2}
     assert draw_shots(8, secrets, KNOWLEDGE, Rules(max_turns=3), seed=0) == shots
     assert draw_shots(8, secrets, KNOWLEDGE, Rules(max_turns=3), seed=1) != shots
-
-
-def test_a_game_won_in_the_turn_in_which_time_runs_out_is_won():  # row 37
-    def guess_crane(games: Mapping[int, Game], turn: int) -> None:
-        for game in games.values():
-            game.play("crane")
-
-    games = new_games(["crane", "slate", "aback"], TINY, Rules())
-    games += new_games(["slate"], TINY, Rules(max_turns=1))
-    play(guess_crane, games, time_limit=0.0)
-    found = [game.status for game in games]
-    late = GameStatus.OUT_OF_TIME
-    assert found == [GameStatus.WON, late, late, GameStatus.LOST]
-    assert [len(game.turns) for game in games] == [1] * 4

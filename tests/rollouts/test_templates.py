@@ -10,9 +10,9 @@ from transformers import PreTrainedTokenizerFast
 
 from tests.helpers.talks import turns_of
 from tests.helpers.tiny import CHATML, GEMMA, QWEN_TOOLS, WORDS
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, Rules, State
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.styles import Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form

@@ -13,9 +13,9 @@ import torch
 
 from tests.helpers.configs import OPTIONS, composed
 from tests.helpers.runs import assert_equal_runs, metrics_of, resume, run, settings, stop
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import Game, GameStatus
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.rollouts import kinds as scene
 from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.training.curricula import Curriculum

@@ -22,6 +22,7 @@ from verl.experimental.agent_loop.agent_loop import (  # pyright: ignore[reportM
 from wordle_rl.adapters.verl_files import VerlGame
 from wordle_rl.game.rules import GameStatus
 from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import Form, build_form, check_room
 from wordle_rl.rollouts.play import hear, say
@@ -100,7 +101,7 @@ def _build(settings: str, tokenizer: Any, model_path: str) -> tuple[VerlGame, Fo
 
     settings: as JSON.
     """
-    from wordle_rl.backends.hf_tokenizer import HFTokenizer, read_stop_ids
+    from wordle_rl.backends.loading import read_stop_ids
 
     game = VerlGame(json.loads(settings))
     adapted = HFTokenizer(tokenizer, extra_stop_ids=read_stop_ids(model_path))

@@ -5,7 +5,7 @@ Axes: R rollouts of a step, K turns of a rollout, S sequences, T tokens.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,9 +89,8 @@ class Imitation:
     """Which scripted player's games an algorithm learns from, and how they are made."""
 
     player: str  # its name, see wordle_rl.game.players
-    reasoning: str = "none"  # length of the thought before each guess: none, notes or brief
+    reasoning: Literal["none", "notes"] = "none"  # the thought before each guess
     choices: bool = False  # learn every guess that the player might have made, not only its own
-    careless: float = 0.0  # share of its guesses that are any word of its pool, and are learnt
     slips: float = 0.0  # share of turns in which a mistake, never learnt, replaces the guess
     on_policy: bool = False  # the model plays the games, and the player only teaches
 

@@ -10,8 +10,6 @@ from wordle_rl.algorithms.base import Imitation
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.runs.instantiate import Within
 
-Part = Annotated[float, Within(0, 0.9)]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Distill(Sft):
@@ -25,24 +23,21 @@ class Distill(Sft):
     """
 
     targets: Literal["sampled", "distribution"] = "distribution"
-    # Share of guesses that are any word that the player knows, whatever the clues say. They are
-    # learnt, so the model knows how to use the clues but seldom does.
-    careless: Part = 0.0
-    slips: Part = 0.3  # share of turns in which a mistake, never learnt, replaces the guess
+    # Share of turns in which a mistake, never learnt, replaces the guess.
+    # Share of turns in which a mistake, never learnt, replaces the guess.
+    slips: Annotated[float, Within(0, 0.9)] = 0.3
     on_policy: bool = False  # the model plays, and the player says what it might have answered
 
     def __post_init__(self) -> None:
-        if self.careless and self.targets == "sampled":
-            raise ValueError("algorithm.careless must be 0 unless algorithm.targets=distribution")
-        if self.on_policy and (self.slips or self.careless or self.targets == "sampled"):
+        if self.on_policy and (self.slips or self.targets == "sampled"):
             raise ValueError(
-                "algorithm.on_policy=true needs algorithm.slips=0, algorithm.careless=0 and "
+                "algorithm.on_policy=true needs algorithm.slips=0 and "
                 "algorithm.targets=distribution: the model makes its own mistakes"
             )
 
     @property
     def imitates(self) -> Imitation | None:
         return Imitation(
-            player=self.player, reasoning=self.reasoning, slips=self.slips, careless=self.careless,
+            player=self.player, reasoning=self.reasoning, slips=self.slips,
             choices=self.targets == "distribution", on_policy=self.on_policy,
         )  # fmt: skip

@@ -24,7 +24,7 @@ class Sft(Algorithm):
     """loss = -log p(token), averaged over all tokens of the player's answers."""
 
     player: str = "random_consistent"  # the scripted player to imitate, see wordle_rl.game.players
-    reasoning: Literal["none", "notes", "brief"] = "none"  # the thought before each guess
+    reasoning: Literal["none", "notes"] = "none"  # the thought before each guess
 
     @property
     def imitates(self) -> Imitation | None:

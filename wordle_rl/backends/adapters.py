@@ -214,18 +214,14 @@ def check_loaded_adapter(settings: LoraSettings, *, rank: int, alpha: float) -> 
 def choose_layers(targets: str | list[str], layers: Sequence[str]) -> list[str]:
     """Choose the linear layers that model.lora.targets names, without the language-model head.
 
-    layers: dotted names of all linear layers. targets: a list of the ends of names, or a pattern
-    for whole names. Raises ConfigError if the pattern, or an entry of the list, fits no layer.
+    layers: dotted names of all linear layers. targets: all-linear, or a list of the ends of names.
+    Raises ConfigError if an entry of the list fits no layer.
     """
     layers = [layer for layer in layers if layer.rpartition(".")[2] != LM_HEAD]
-    if targets == "all-linear":
-        return layers
     if isinstance(targets, str):
-        patterns = {targets: targets}
-    else:
-        patterns = {target: rf"(.*\.)?{re.escape(target)}" for target in targets}
-    for target, pattern in patterns.items():
-        if not any(re.fullmatch(pattern, layer) for layer in layers):
-            names = ", ".join(sorted({layer.rpartition(".")[2] for layer in layers}))
-            raise ConfigError(f"model.lora.targets must be of {names}, or all-linear: {target!r}")
-    return [n for n in layers if any(re.fullmatch(pattern, n) for pattern in patterns.values())]
+        return layers
+    chosen = {t: [n for n in layers if f".{n}".endswith(f".{t}")] for t in targets}
+    if not targets or not all(chosen.values()):
+        names = ", ".join(sorted({layer.rpartition(".")[2] for layer in layers}))
+        raise ConfigError(f"model.lora.targets must be of {names}, or all-linear, not {targets}")
+    return [n for n in layers if any(n in found for found in chosen.values())]

@@ -12,6 +12,7 @@ from huggingface_hub import constants
 from huggingface_hub.utils import get_session
 from safetensors.torch import load_file
 
+from wordle_rl.policy.tokenizer import list_stop_ids
 from wordle_rl.runs.checkpoints import CheckpointError
 from wordle_rl.runs.errors import full_disk, missing
 from wordle_rl.runs.instantiate import ConfigError
@@ -70,6 +71,16 @@ def explain_read_errors(file: Path) -> Iterator[None]:
         yield
     except Exception as error:  # safetensors, torch and MLX raise errors of different kinds
         raise CheckpointError(f"{file}: cannot be read as safetensors ({error})") from None
+
+
+def read_stop_ids(path: str) -> tuple[int, ...]:
+    """The stop ids of a model's generation config, none without one. path: folder or hub name."""
+    from transformers import GenerationConfig
+
+    try:
+        return list_stop_ids(GenerationConfig.from_pretrained(path).eos_token_id)
+    except OSError:
+        return ()
 
 
 def read_weights(file: Path) -> dict[str, torch.Tensor]:

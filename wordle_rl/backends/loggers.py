@@ -5,13 +5,10 @@ docs/METRICS.md explains the metrics.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 
@@ -21,7 +18,7 @@ from wordle_rl.training.experiment import LoggerSettings
 
 
 class LightningReporter:
-    """Passes metrics, texts and histograms to Lightning's loggers."""
+    """Passes metrics and texts to Lightning's loggers."""
 
     def __init__(self, loggers: list[Logger]) -> None:
         self._loggers = loggers
@@ -36,15 +33,6 @@ class LightningReporter:
                 logger.experiment.add_text(tag, markdown, step)
             elif isinstance(logger, WandbLogger):
                 logger.log_text(tag, columns=["games"], data=[[markdown]], step=step)
-
-    def histogram(self, tag: str, values: Sequence[float], step: int) -> None:
-        for logger in self._loggers:
-            if isinstance(logger, TensorBoardLogger):
-                logger.experiment.add_histogram(tag, np.asarray(values), step)
-            elif isinstance(logger, WandbLogger):
-                # An optional library, so it is imported by name.
-                histogram = importlib.import_module("wandb").Histogram(values)
-                logger.log_metrics({tag: histogram}, step=step)
 
 
 def build_loggers(settings: LoggerSettings, folder: Path, label: str = "") -> list[Logger]:

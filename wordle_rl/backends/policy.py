@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.algorithms.base import Algorithm, LossInputs, constant
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.policy.batch import (
     Batch,
     DoesNotFit,
@@ -28,6 +27,7 @@ from wordle_rl.policy.computing import Computing, Precision
 from wordle_rl.policy.grammar import Choices, Options
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.policy import LARGEST
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.runs.processes import ALONE, Processes
 from wordle_rl.runs.timing import Timers
 

@@ -320,15 +320,15 @@ def build_teacher(
     if wanted is None:
         return None
     check_choice("algorithm.player", wanted.player, tuple(PLAYERS))
-    player, length = PLAYERS[wanted.player](knowledge), wanted.reasoning
+    player, thinks = PLAYERS[wanted.player](knowledge), wanted.reasoning != "none"
     refuse(
         wanted.choices and not isinstance(player, Teacher),
         "algorithm.targets=distribution needs a player that chooses among guesses, "
         f"random_consistent or random_consistent_allowed, not {wanted.player}",
     )
     refuse(
-        length != "none" and not style.think,
-        f"algorithm.reasoning={length} needs a prompt that asks for it: set prompt.think=true",
+        thinks and not style.think,
+        "algorithm.reasoning=notes needs a prompt that asks for it: set prompt.think=true",
     )
     pool: Literal["answers", "allowed"]
     pool = "allowed" if wanted.player.endswith("_allowed") else "answers"
@@ -336,9 +336,8 @@ def build_teacher(
         player=player,
         mistakes=Mistakes(knowledge, pool) if wanted.slips else None,
         slips=wanted.slips,
-        careless=wanted.careless,
         distribution=wanted.choices,
-        reasoning=None if length == "none" else Reasoning(knowledge, length),
+        reasoning=Reasoning(knowledge) if thinks else None,
         on_policy=knowledge.words.allowed if wanted.on_policy else None,
     )
 

@@ -57,8 +57,6 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         if stopped.code in (130, 143):
             print("stopped before the last game, so nothing was written", file=sys.stderr)
         raise
-    if late := sum(one["out_of_time"] for one in (summary, *others)):
-        print(f"warning: {late} games ran out of time and count as lost", file=sys.stderr)
     folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
     write_bytes(folder / "games.jsonl", b"".join(map(json_bytes, map(game_record, games))))
     summary["computing"] = computing
@@ -83,8 +81,7 @@ def play_all(player: LoadedPlayer) -> tuple[dict[str, Any], list[Game]]:
     print(f"{name} plays {len(secrets)} games", flush=True)
     begin, count = time.monotonic(), GameCount(len(secrets))
     with announce(lambda: f"{name}: {count}"):
-        limit = player.settings.time_limit
-        games = player.play(secrets, starts=starts, time_limit=limit, count=count)
+        games = player.play(secrets, starts=starts, count=count)
     seconds = time.monotonic() - begin
     with announce(f"{name}: judging {len(games)} games"):
         summary = summarise(

@@ -5,7 +5,6 @@ They are loaded with the settings of conf/eval.yaml and play the same secrets by
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -91,7 +90,6 @@ class EvalSettings:
     shots: Annotated[int, Within(0, 100)] = 0
     samples: Annotated[int, Within(1, 10_000)] = 1
     limit: Count | None = None
-    time_limit: Annotated[float, Within(0, MOST, "(]")] | None = None  # seconds of a game
     show: Annotated[int, Within(0, MOST)] = 4
     seed: Seed = 0
     output_dir: str = "outputs"
@@ -203,25 +201,23 @@ class LoadedPlayer(Tournament):
         starts: Sequence[State] | None = None,
         first: int = 0,
         answers: int | None = None,
-        time_limit: float | None = None,
         count: GameCount | None = None,
     ) -> list[Game]:
         """Play a game on each secret, many side by side. Returns them in this order.
 
         starts: the board that each game begins with, None for empty boards. first: number of the
         first game. Games with other numbers draw other random numbers, so first=len(secrets) plays
-        the same secrets a second time. answers: of each game, None for all. time_limit: seconds of
-        each game, which is then played alone. count: counts them meanwhile.
+        the same secrets a second time. answers: of each game, None for all. count: counts them
+        meanwhile.
         """
         for secret in secrets:
             if self.rules.invalid != "accept" and secret not in self.words.allowed_set:
                 raise ValueError(f"secrets must be allowed words in lower case, not {secret!r}")
         games = new_games(secrets, self.words, self.rules, starts)
         count = count or GameCount(len(games))
-        most, seconds = (self.games_at_once, math.inf) if time_limit is None else (1, time_limit)
-        for start in range(0, len(games), most):
-            batch, player = games[start : start + most], self.seat(first + start)
-            play(player, batch, answers=answers, time_limit=seconds, watch=count.look)
+        for start in range(0, len(games), self.games_at_once):
+            batch, player = games[start : start + self.games_at_once], self.seat(first + start)
+            play(player, batch, answers=answers, watch=count.look)
             count.next_batch()
         return games
 

@@ -28,7 +28,6 @@ NOTES = {  # what a turn without feedback was
 _GIVEN = "given"  # the note of a clue that the game began with
 _NOTE_WIDTH = 28  # columns of a note in a terminal
 _GAP = 3  # columns between boards
-_PAIR = 80  # columns of two boards
 _WIDEST = 100  # columns at most, and where there is no terminal
 
 
@@ -76,9 +75,7 @@ def _rows(game: Game) -> Iterator[tuple[str, str, str]]:
 def _ending(game: Game) -> str:
     if game.status is GameStatus.WON:
         return f"won in {game.state.turn}"
-    if game.status is GameStatus.PLAYING:
-        return "unfinished"
-    return str(game.status).replace("_", " ")
+    return "unfinished" if game.status is GameStatus.PLAYING else "lost"
 
 
 def _board(game: Game, colour: bool, reward: GameReward | None = None) -> Text:
@@ -111,28 +108,6 @@ def boards_side_by_side(
     boards = [_board(game, colour, reward) for game, reward in zip(games, given, strict=True)]
     # Columns collapses the empty lines below and above a board into one.
     return render(Columns(boards, padding=(1, _GAP, 1, 0), equal=True), width, colour=colour)
-
-
-def show_pairs(
-    pairs: Sequence[tuple[Game, Game]], count: int, titles: tuple[str, str], *, colour: bool = True
-) -> str:
-    """Two games of one secret side by side for at most count secrets, below the rule of the choice.
-
-    pairs: in hash order, which is the same in every run. titles: of the left and the right boards.
-    """
-    from rich.table import Table
-
-    changed, same = choose_pairs(pairs, count)
-    rule = (
-        f"Boards, by hash order alone: secrets whose result changed ({len(changed)}), "
-        f"others ({len(same)})."
-    )
-    table = Table(box=None, padding=(0, _GAP, 1, 0), pad_edge=False, header_style="")
-    for title in titles:
-        table.add_column(title, no_wrap=True, max_width=(_PAIR - _GAP) // 2)
-    for pair in [*changed, *same]:
-        table.add_row(*(_board(game, colour) for game in pair))
-    return f"{rule}\n\n{render(table, _PAIR, colour=colour)}"
 
 
 def choose_pairs(

@@ -48,7 +48,7 @@ def summarise(
     seconds: time that all games took together. regret, rewards: None leaves them out.
     Shares are in 0..1, and None where there is nothing to divide by. Intervals are 95 %.
 
-    - A game that is unfinished or ran out of time counts as lost.
+    - An unfinished game counts as lost.
     - mean_guesses: mean turns of the won games. mean_guesses_with_losses: mean over all games, in
       which a lost game counts as max_turns + 1, which is 7 at six turns.
     - format_compliance, non_words, repeats and thinks: shares of all turns.
@@ -66,7 +66,6 @@ def summarise(
         "split": split,
         "games": len(games),
         "secrets": len(set(secrets)),
-        "out_of_time": sum(game.status is GameStatus.OUT_OF_TIME for game in games),
         "unfinished": sum(game.status is GameStatus.PLAYING for game in games),
         **count_results(needed_guesses(games), secrets, rules.max_turns),
         **_play(games),

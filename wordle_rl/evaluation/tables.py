@@ -10,10 +10,8 @@ from wordle_rl.evaluation.boards import render
 from wordle_rl.evaluation.habits import warn_of_repetition
 from wordle_rl.evaluation.intervals import Z95, standard_error
 from wordle_rl.game.players import WITH_LIST, WITHOUT_LIST
-from wordle_rl.game.rules import Game
 
 Summary = Mapping[str, Any]  # from wordle_rl.evaluation.summary.summarise, or a summary.json
-Pair = tuple[Game, Game]  # before and after, on one secret
 _Columns = Mapping[str, Callable[[Summary], str]]  # heading -> cell
 
 _BAR = 60  # columns of the longest bar
@@ -162,16 +160,16 @@ def _histogram(name: str, summary: Summary) -> str:
     return "\n".join(lines)
 
 
-def describe_change(pairs: Sequence[Pair]) -> str:
+def describe_change(secrets: Sequence[str], won: Sequence[tuple[bool, bool]]) -> str:
     """How many secrets were won only before and only after, and the gain with its interval.
 
-    The interval takes each secret's two games as a pair.
+    won: of each secret, whether its game before and its game after was. They are taken as a pair.
     """
-    gains = [float(after.won) - float(before.won) for before, after in pairs]
-    error = standard_error(gains, [game.secret for game, _ in pairs])
+    gains = [float(after) - float(before) for before, after in won]
+    error = standard_error(gains, secrets)
     gain, half = 100 * sum(gains) / len(gains), 100 * Z95 * (error or 0.0)
     interval = "" if error is None else f" (95 %: {gain - half:+.1f} to {gain + half:+.1f})"
     return (
-        f"Of the same {len(pairs)} secrets, {gains.count(1.0)} were won only after training and "
+        f"Of the same {len(won)} secrets, {gains.count(1.0)} were won only after training and "
         f"{gains.count(-1.0)} only before.\nGain in wins: {gain:+.1f} points{interval}."
     )

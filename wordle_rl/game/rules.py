@@ -94,7 +94,6 @@ class GameStatus(StrEnum):
     PLAYING = "playing"
     WON = "won"
     LOST = "lost"
-    OUT_OF_TIME = "out_of_time"  # still going when its time was up; counts as lost
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,7 +180,7 @@ class Game:
     @property
     def lost(self) -> bool:
         """Whether the game is over and was not won."""
-        return self.status in (GameStatus.LOST, GameStatus.OUT_OF_TIME)
+        return self.status is GameStatus.LOST
 
     def play(
         self,
@@ -208,9 +207,9 @@ class Game:
         self._advance(turn)
         return turn
 
-    def forfeit(self, status: GameStatus = GameStatus.LOST) -> None:
-        """End a game that cannot continue, because its context is full or its time is up."""
-        self.status = status
+    def forfeit(self) -> None:
+        """Lose a game that cannot continue, because its context is full or its player gave up."""
+        self.status = GameStatus.LOST
 
     def _kind(self, guess: str | None) -> TurnKind:
         if guess is None:

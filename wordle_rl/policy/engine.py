@@ -1,9 +1,9 @@
-"""What rollouts need of a model: its tokenizer, and answers to prompts of token ids."""
+"""What rollouts need of a model: answers to prompts of token ids."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,35 +12,6 @@ from wordle_rl.policy.grammar import Choices, OpenAnswer
 from wordle_rl.policy.sampling import Sampling
 
 Prompts = Sequence[Sequence[int]]
-
-
-class Tokenizer(Protocol):
-    """Turns text into token ids and back. The backends provide the implementation."""
-
-    @property
-    def pad_id(self) -> int: ...
-
-    @property
-    def stop_ids(self) -> frozenset[int]: ...  # that end an answer
-
-    def encode(self, text: str) -> list[int]: ...  # recognises special tokens and adds none
-
-    def decode(self, ids: list[int]) -> str:
-        """The text of an answer's ids, without the stop id that ended it.
-
-        Other special tokens, and ids that are not tokens, appear in the text by name. So they can
-        neither be part of a guess nor go unnoticed.
-        """
-        ...
-
-    def render(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
-    ) -> str:
-        """The text of the chat template, up to where the assistant's next answer begins.
-
-        Raises ValueError for messages or tools that the template refuses.
-        """
-        ...
 
 
 class StopReason(StrEnum):

@@ -5,7 +5,6 @@ the model, oldest first, with one stage for each run that trained it. A model th
 package made has no record, and what it was trained on elsewhere is unknown. Entries of a stage:
 
 - run: the name of its folder. algorithm, and player: the teacher, null without one.
-- careless: share of the teacher's guesses that ignore the clues, unless it is 0.
 - start: the model it began with, in the first stage only. "untrained" is a new one.
 - protocol, allowed_share: which secrets its training games could have. secrets: how many.
 - held_out: how many validation and test secrets could not be among them.
@@ -43,7 +42,7 @@ _KINDS: dict[str, Any] = {  # the entries of a stage that are computed with
     "digests": dict[str, str],
     **dict.fromkeys(("protocol", "prompt", "form", "player"), str | None),
     **dict.fromkeys(("secrets", "held_out"), int),
-    **dict.fromkeys(("allowed_share", "careless"), float),
+    "allowed_share": float,
     "data": dict,
 }
 UNKNOWN = "lineage unknown: nobody recorded what the model was trained on."

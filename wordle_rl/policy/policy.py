@@ -6,7 +6,8 @@ from typing import Protocol
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.computing import Computing
-from wordle_rl.policy.engine import Engine, Tokenizer
+from wordle_rl.policy.engine import Engine
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.runs.processes import Processes
 from wordle_rl.runs.timing import Timers
 
@@ -18,12 +19,10 @@ LARGEST = ("ratio_gap", "largest_sampler_gap")
 class Policy(Protocol):
     """A language model that plays, scores and learns."""
 
+    tokenizer: HFTokenizer
     timers: Timers
     processes: Processes  # that train copies of this policy together
     computing: Computing  # precision and CPU threads
-
-    @property
-    def tokenizer(self) -> Tokenizer: ...
 
     @property
     def device_bytes(self) -> int: ...  # memory in use on the accelerator, 0 on the CPU

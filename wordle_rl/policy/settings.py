@@ -80,19 +80,7 @@ class LoraSettings:
     alpha: Annotated[float, Within(0, 1_000_000, "(]")] = 32.0
     # For other trainers only; this program always switches dropout off.
     dropout: Annotated[float, Within(0, 1, "[)")] = 0.0
-    targets: str | list[str] = "all-linear"
-
-    def __post_init__(self) -> None:
-        if not self.targets:
-            raise ValueError("model.lora.targets must name a module, or be all-linear")
-        try:  # a text is a pattern to peft, a list holds names
-            named = isinstance(self.targets, str) and re.fullmatch(self.targets, LM_HEAD)
-        except re.error as error:
-            raise ValueError(f"model.lora.targets={self.targets!r}: {error}") from None
-        if named or LM_HEAD in self.targets:
-            raise ValueError(
-                f"model.lora.targets must leave out {LM_HEAD}, which is computed without adapters"
-            )
+    targets: Literal["all-linear"] | list[str] = "all-linear"  # ends of the names of layers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Annotated, Any, Protocol
 
@@ -140,10 +140,6 @@ class RewardSet:
         for name, part in self.components.items():
             if part.range[1] < 0:
                 raise ValueError(f"in a lawful reward set {name} must be able to reach 0 or more")
-
-    def with_weights(self, weights: Mapping[str, float]) -> RewardSet:
-        """This set with some or all weights replaced."""
-        return replace(self, weights={**self.weights, **weights})
 
     @property
     def turn_maximum(self) -> float:

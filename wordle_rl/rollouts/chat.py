@@ -9,7 +9,7 @@ scripted player's answers begin with it.
 from functools import cached_property, lru_cache
 from typing import Any
 
-from wordle_rl.policy.engine import Tokenizer
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.parser import TOOL, call_message, parse_call
 
 _TOOLS = (
@@ -31,7 +31,7 @@ _CONVERSATION = [_message("user", "a"), _message("assistant", _ANSWER), _message
 class Chat:
     """Builds the ids around the answers of a conversation."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: HFTokenizer) -> None:
         self.tokenizer = tokenizer
         text = tokenizer.render(_CONVERSATION)
         _, _, between = text.partition(_ANSWER)
@@ -107,7 +107,7 @@ class ToolChat(Chat):
     Raises ValueError for a chat template without tools, or with calls that the parser cannot read.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: HFTokenizer) -> None:
         super().__init__(tokenizer)
         question = _CONVERSATION[0]
         result = {"role": "tool", "name": TOOL["function"]["name"], "content": _MESSAGE}

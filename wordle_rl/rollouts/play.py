@@ -4,7 +4,6 @@ Training, validation and evaluation use the same loop. Only the player differs.
 """
 
 import itertools
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -42,26 +41,19 @@ def play(
     games: list[Game],
     *,
     answers: int | None = None,
-    time_limit: float = float("inf"),
     watch: Callable[[Sequence[Game]], None] = lambda games: None,
 ) -> list[Game]:
     """Play games to their ends. Returns the same games.
 
-    answers: leave each game after this many, finished or not. time_limit: seconds after which
-    unfinished games are out of time, checked between turns. watch: called with all games before
+    answers: leave each game after this many, finished or not. watch: called with all games before
     each turn and after the last one. It may raise to abandon all games.
     """
-    begin = time.monotonic()
     for turn in itertools.count():
         watch(games)
         live = {i: game for i, game in enumerate(games) if game.status is GameStatus.PLAYING}
         if not live or turn == answers:
             break
         player(live, turn)
-        if time.monotonic() - begin >= time_limit:
-            for game in live.values():
-                if game.status is GameStatus.PLAYING:
-                    game.forfeit(GameStatus.OUT_OF_TIME)
     return games
 
 

@@ -4,10 +4,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players import Player, RandomConsistent, Teacher, guess_text, pick
+from wordle_rl.game.players import Player, RandomConsistent, guess_text
 from wordle_rl.game.rules import Game, PlayedTurn, Rules
 from wordle_rl.policy.sampling import Draws, Purpose, Sampling, Stream, generator
 from wordle_rl.prompts.reasoning import Reasoning
@@ -23,7 +21,6 @@ class TeacherSettings:
     player: Player
     mistakes: Player | None = None  # sometimes guesses in the player's place; this is not learnt
     slips: float = 0.0  # how often, 0..1
-    careless: float = 0.0  # how often a Teacher guesses any word of its pool, 0..1; this is learnt
     distribution: bool = False  # learn all the player might have answered; it must be a Teacher
     reasoning: Reasoning | None = None  # writes the thought before each guess
     # Words that the model may guess where it plays its own games. None: the player plays.
@@ -39,14 +36,9 @@ class ScriptedPlayer(TeacherSettings):
     slipped: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def __call__(self, games: Mapping[int, Game], turn: int) -> None:
-        which, slip, wording, careless = self.draws.uniforms(list(games), turn, 4).T
+        which, slip, wording = self.draws.uniforms(list(games), turn, 3).T
         states = [game.state for game in games.values()]
         words = self.player.answer(states, which)
-        if self.careless:
-            assert isinstance(self.player, Teacher)
-            pool = self.player.pool
-            for i in np.flatnonzero(careless < self.careless):
-                words[i] = pool[pick(which[i], len(pool))]
         if self.mistakes is not None:
             instead = self.mistakes.answer(states, which)
             for i, number in enumerate(games):
@@ -94,9 +86,8 @@ def check_thoughts(lesson: TeacherSettings, form: Form, sampling: Sampling) -> N
     )
     if thought + guess > sampling.max_tokens:
         raise ValueError(
-            f"sampling.max_tokens must be {thought + guess} or more with algorithm.reasoning="
-            f"{lesson.reasoning.length}, whose longest thought has {thought} of this model's "
-            f"tokens, not {sampling.max_tokens}"
+            f"sampling.max_tokens must be {thought + guess} or more with algorithm.reasoning=notes,"
+            f" not {sampling.max_tokens}: the longest thought has {thought} of this model's tokens"
         )
 
 

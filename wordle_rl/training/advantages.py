@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from wordle_rl.algorithms.base import Advantages, Array, StepOutcomes
 from wordle_rl.game.rules import GameStatus
-from wordle_rl.policy.engine import Tokenizer
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.parser import ParseFailure
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.settings import Recipe, Step
@@ -129,7 +129,7 @@ def share_of_idle_turns(rollouts: Sequence[Rollout], advantages: Advantages) -> 
 
 
 def letter_advantages(
-    rollouts: Sequence[Rollout], recipe: Recipe, tokenizer: Tokenizer
+    rollouts: Sequence[Rollout], recipe: Recipe, tokenizer: HFTokenizer
 ) -> list[list[Array]]:
     """[R] of [K] of [tokens]: rollout.letter_weight x advantages of the letters in each token."""
     assert recipe.knowledge is not None
@@ -157,7 +157,7 @@ def letter_advantages(
     return found
 
 
-def locate_letters(ids: list[int], guess: str, tokenizer: Tokenizer) -> list[int]:
+def locate_letters(ids: list[int], guess: str, tokenizer: HFTokenizer) -> list[int]:
     """For each letter of a guess the token of the answer that it is in.
 
     The guess is the last place of the answer's text with these letters, spaces between them or not.

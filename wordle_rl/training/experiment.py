@@ -98,7 +98,6 @@ def stages_of_run(setup: Experiment, run: str) -> list[Stage]:
         **({} if earlier else {"start": start}),
         "algorithm": option_of(recipe.algorithm),
         "player": None if teacher is None or recipe.teacher is None else teacher.player,
-        **({"careless": teacher.careless} if teacher is not None and teacher.careless else {}),
         "protocol": protocol,
         **({"allowed_share": recipe.allowed_share} if recipe.allowed_share else {}),
         "secrets": len(secrets),

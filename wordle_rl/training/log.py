@@ -18,11 +18,10 @@ from wordle_rl.training.step import StepResult
 
 
 class Reporter(Protocol):
-    """Receives a run's metrics, texts and histograms, such as for TensorBoard."""
+    """Receives a run's metrics and texts, such as for TensorBoard."""
 
     def metrics(self, values: dict[str, float], step: int) -> None: ...
     def text(self, tag: str, markdown: str, step: int) -> None: ...
-    def histogram(self, tag: str, values: Sequence[float], step: int) -> None: ...
 
 
 class RunLog:
@@ -49,13 +48,6 @@ class RunLog:
             print(f"\n{text}", flush=True)
             self._reporter.text(tag, text, step)
 
-    def training_rewards(self, step: int, result: StepResult) -> None:
-        """Give the loggers histograms of a step's rewards and advantages."""
-        if self.writes:
-            self._histogram("rewards/train", [reward.total for reward in result.rewards], step)
-            advantages = [value for turns in result.advantages for value in turns.tolist()]
-            self._histogram("advantages/train", advantages, step)
-
     def training_games(self, step: int, result: StepResult, size: int) -> None:
         """Write one game of each group, and show the first ones. size: rollouts per group."""
         if not self.writes:
@@ -79,9 +71,6 @@ class RunLog:
             self._games.append(step, {"split": "val", **game_record(*pair)})
         self._boards(step, "validation games", shown, theirs, shown)
         self._validations.extend(step, map(game_record, games, rewards))
-        self._histogram("rewards/val", [reward.total for reward in rewards], step)
-        turns = [g.state.turn if g.won else g.rules.max_turns + 1 for g in games]
-        self._histogram("guesses/val", turns, step)
 
     def _boards(
         self,
@@ -103,10 +92,6 @@ class RunLog:
         plain = boards_side_by_side(games, columns(), colour=False, rewards=rewards)
         text = "\n\n".join([f"```\n{plain}\n```", *lines])
         self._reporter.text(tag, text, step)
-
-    def _histogram(self, name: str, values: Sequence[float], step: int) -> None:
-        if values:
-            self._reporter.histogram(name, values, step)
 
     def cut_back(self, step: int) -> None:
         """Delete what was logged after a step."""

@@ -221,7 +221,6 @@ class Training:
         }
         metrics |= self._state.count(metrics)
         metrics |= self._observe(result)
-        self._log.training_rewards(done, result)
         if done % trainer.games_every == 0:
             self._log.training_games(done, result, self.setup.recipe.rollout.num_generations)
         best, stopped = False, None

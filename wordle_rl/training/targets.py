@@ -29,13 +29,11 @@ class TokenTeacher:
     def __init__(self, lesson: TeacherSettings, form: Form) -> None:
         assert isinstance(lesson.player, Teacher)
         self._teacher, self._form, self._reasoning = lesson.player, form, lesson.reasoning
-        self._careless = lesson.careless
         self._ids = _pad_rows([self._guess(word) for word in lesson.player.pool])
-        self._counts = _TextCounts(self._ids)
         self._instead: list[_TextCounts] = []
         if lesson.on_policy:
             allowed = _pad_rows([self._guess(word) for word in lesson.on_policy])
-            self._instead = [self._counts, _TextCounts(allowed)]
+            self._instead = [_TextCounts(self._ids), _TextCounts(allowed)]
 
     def _guess(self, word: str) -> list[int]:
         """Ids of a guess. It begins the answer unless a thought comes before it."""
@@ -69,11 +67,8 @@ class TokenTeacher:
         Raises ValueError for an answer that nobody may give.
         """
         try:
-            choices, mixed = self._teacher.choices(state), None
-            if self._careless:
-                carefully = (1.0 - self._careless) / len(choices)
-                mixed = (self._counts, self._careless / len(self._ids), carefully)
-            return _compute_targets(self._ids[choices], answer, start, mixed, self._instead)
+            choices = self._teacher.choices(state)
+            return _compute_targets(self._ids[choices], answer, start, self._instead)
         except LookupError:
             raise ValueError(f"the teacher would not answer {list(answer)} in {state}") from None
 
@@ -115,15 +110,13 @@ def _compute_targets(
     left: NDArray[np.int64],
     drawn: Sequence[int],
     start: int,
-    mixed: tuple[_TextCounts, float, float] | None = None,
     instead: Sequence[_TextCounts] = (),
 ) -> Targets:
     """Targets of the tokens of a text drawn from equally likely texts.
 
-    left: [texts, tokens]. start: position of the drawn text. mixed: counts of other texts that may
-    be drawn as well, with the weight of each of them and of each text of left. instead: counts of
-    the texts to take where no text is left, the first ones that have any. Raises LookupError if no
-    text is the drawn one.
+    left: [texts, tokens]. start: position of the drawn text. instead: counts of the texts to take
+    where no text is left, the first ones that have any. Raises LookupError if no text is the drawn
+    one.
     """
     found: list[Parts] = []
     astray: list[int] = []
@@ -135,12 +128,6 @@ def _compute_targets(
             values, counts = others.after(tuple(drawn[:i]))
             if len(values):
                 break
-        if mixed is not None:
-            others, other_weight, weight = mixed
-            every, many = others.after(tuple(drawn[:i]))
-            fitting, counts = counts * weight, many * other_weight
-            counts[np.searchsorted(every, values)] += fitting
-            values = every
         found.append((np.full(len(values), start + i), values, counts / counts.sum()))
         if token not in values and not instead:
             raise LookupError

@@ -5,19 +5,19 @@ The processes share the work, and each gets all games. The first one writes and 
 
 import math
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wordle_rl.evaluation.boards import columns, show_pairs, shows_colours
+from wordle_rl.evaluation.boards import columns
 from wordle_rl.evaluation.intervals import win_interval
 from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.evaluation.summary import game_record, reward_means, summarise
 from wordle_rl.evaluation.tables import describe_change, report_table
-from wordle_rl.game.rules import Game, GameStatus, Rules
+from wordle_rl.game.rules import Game
 from wordle_rl.policy.lineage import Stage
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Draws, Sampling, Stream
@@ -187,8 +187,10 @@ class RunReports:
         print(f"\n{report_table(rows, columns())}", flush=True)
         if start is None:
             return best
-        if step > 0:
-            self._compare(games, step)
+        if step > 0:  # the games on each secret, as pairs
+            before = StepLog(self._folder / "start_games.jsonl").read()
+            won = [(a["won"], game.won) for a, game in zip(before, games, strict=True)]
+            print(f"\n{describe_change(self._secrets, won)}", flush=True)
         return {**best, "start": start}
 
     def report(self, player: str, stages: Sequence[Stage]) -> tuple[dict[str, Any], list[Game]]:
@@ -205,32 +207,8 @@ class RunReports:
             )  # fmt: skip
         return summary | {"lineage": describe_run_lineage(stages, setup)}, games
 
-    def _compare(self, games: Sequence[Game], step: int) -> None:
-        """Print the paired gain, and games of before and after."""
-        setup, titles = self._play.setup, ("before", f"after step {step}")
-        file = self._folder / "start_games.jsonl"
-        earlier = _read_games(file, setup.words.allowed_set, setup.recipe.rules)
-        pairs = list(zip(earlier, games, strict=True))
-        print(f"\n{describe_change(pairs)}", flush=True)
-        if shown := setup.trainer.show_games:
-            boards = show_pairs(pairs, shown, titles, colour=shows_colours())
-            print(f"\n{boards}", flush=True)
-
 
 def _write_games(path: Path, games: Sequence[Game], step: int = 0) -> None:
     """Write the games of a report in the format of games.jsonl. step: the step of the model."""
     records = ({"step": step, "split": "test", **game_record(game)} for game in games)
     write_bytes(path, b"".join(map(json_bytes, records)))
-
-
-def _read_games(path: Path, allowed: Container[str], rules: Rules) -> list[Game]:
-    """The games of a report, played again."""
-    games = []
-    for record in StepLog(path).read():
-        game = Game(record["secret"], allowed, rules)
-        for guess, reason in zip(record["guesses"], record["reasons"], strict=True):
-            game.play(guess, reason=reason)
-        if game.status is GameStatus.PLAYING:  # its time was up, or its context full
-            game.forfeit(GameStatus(record["status"]))
-        games.append(game)
-    return games

@@ -10,8 +10,8 @@ import torch
 
 from tests.helpers import tiny
 from tests.helpers.configs import composed
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.commands.train import train
+from wordle_rl.policy.tokenizer import HFTokenizer
 
 
 @pytest.fixture(scope="module")

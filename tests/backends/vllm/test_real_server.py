@@ -18,7 +18,6 @@ from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, resume, run
 from tests.helpers.tiny import full_logprobs, lora_of, plain_copy, policy_of
 from tests.helpers.vllm_process import PYTHON, TINY, real_server
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.torch.load import save_adapter
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.vllm import serve
@@ -26,6 +25,7 @@ from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Draws, Sampling
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.styles import Symbols
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form

@@ -14,13 +14,13 @@ from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, resume, run, settings
 from tests.helpers.tiny import lora_of, policy_of, qwen
 from tests.helpers.vllm_server import LOAD, SmallServer
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.torch.load import save_adapter
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.vllm import serve
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.policy.engine import EngineLost
 from wordle_rl.policy.settings import ServerSettings
+from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.loop import Training
 

@@ -29,7 +29,6 @@ from wordle_rl.backends.adapters import (
     read_adapter_config,
     read_adapter_weights,
 )
-from wordle_rl.backends.hf_tokenizer import HFTokenizer, list_stop_ids
 from wordle_rl.backends.loading import explain_load_errors, notice_offline
 from wordle_rl.backends.mlx.config import correct_config
 from wordle_rl.policy.computing import Precision
@@ -41,6 +40,7 @@ from wordle_rl.policy.settings import (
     locate,
     portable_name,
 )
+from wordle_rl.policy.tokenizer import HFTokenizer, list_stop_ids
 from wordle_rl.runs.instantiate import ConfigError
 
 # What to download from the hub.
@@ -191,11 +191,9 @@ def _add_lora(model: nn.Module, settings: LoraSettings, base: str) -> dict[str, 
 
 
 def _choose_keys(model: Any, targets: str | list[str]) -> list[str]:
-    """The linear layers to adapt: whole names for a pattern, else names within a layer."""
-    pattern = isinstance(targets, str) and targets != "all-linear"
-    parts = [model] if pattern else model.layers
+    """The linear layers to adapt, by their names within a layer of the model."""
     linear = (nn.Linear, nn.QuantizedLinear)
-    names = {n for part in parts for n, m in part.named_modules() if isinstance(m, linear)}
+    names = {n for part in model.layers for n, m in part.named_modules() if isinstance(m, linear)}
     return choose_layers(targets, sorted(names))
 
 

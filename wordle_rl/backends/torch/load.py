@@ -31,7 +31,6 @@ from wordle_rl.backends.adapters import (
     read_adapter_config,
     read_adapter_weights,
 )
-from wordle_rl.backends.hf_tokenizer import HFTokenizer, list_stop_ids
 from wordle_rl.backends.loading import (
     check_fit,
     explain_load_errors,
@@ -40,6 +39,7 @@ from wordle_rl.backends.loading import (
 )
 from wordle_rl.backends.tiny_model import build_untrained
 from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings, portable_name
+from wordle_rl.policy.tokenizer import HFTokenizer, list_stop_ids
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.instantiate import ConfigError
 

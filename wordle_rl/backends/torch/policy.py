@@ -18,7 +18,6 @@ from torch import nn
 
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.engine import CachedEngine
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.policy import LanguagePolicy, Rows, compute_loss
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.engine import build_engine
@@ -35,6 +34,7 @@ from wordle_rl.backends.torch.token_outputs import ValueHead, compute_token_outp
 from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.tokenizer import HFTokenizer
 
 _OPTIMIZER = "optimizer.safetensors"
 

@@ -1,4 +1,4 @@
-"""A transformers tokenizer as wordle_rl.policy.engine.Tokenizer; serves every backend."""
+"""A transformers tokenizer for every backend: text into token ids and back."""
 
 from __future__ import annotations
 
@@ -28,16 +28,6 @@ def list_stop_ids(eos_token_id: int | Sequence[int] | None) -> tuple[int, ...]:
     return tuple(int(i) for i in ids if i is not None)
 
 
-def read_stop_ids(path: str) -> tuple[int, ...]:
-    """The stop ids of a model's generation config, none without one. path: folder or hub name."""
-    from transformers import GenerationConfig
-
-    try:
-        return list_stop_ids(GenerationConfig.from_pretrained(path).eos_token_id)
-    except OSError:
-        return ()
-
-
 class HFTokenizer:
     """Adapts one tokenizer. `inner` is the transformers object.
 
@@ -61,9 +51,15 @@ class HFTokenizer:
         self.pad_id = int(inner.pad_token_id if inner.pad_token_id is not None else min(stops))
 
     def encode(self, text: str) -> list[int]:
+        """The ids of a text. It recognises special tokens and adds none."""
         return self.inner.encode(text, add_special_tokens=False)
 
     def decode(self, ids: list[int]) -> str:
+        """The text of an answer's ids, without the stop id that ended it.
+
+        Other special tokens, and ids that are not tokens, appear in the text by name. So they can
+        neither be part of a guess nor go unnoticed.
+        """
         if ids and ids[-1] in self.stop_ids:
             ids = ids[:-1]
         return self._decode_cached(tuple(ids))

@@ -1,7 +1,9 @@
 """The eval command: players reach their published figures, and a run is judged by its own rules."""
 
 import json
+import time
 from collections import Counter
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,14 @@ def test_a_model_has_a_lineage_under_its_table_and_a_scripted_player_has_none(
     else:
         assert summary["lineage"].startswith(told)
         assert summary["lineage"] in " ".join(table.split())
+
+
+def test_the_time_that_games_take_changes_none_of_them(tmp_path: Path, monkeypatch) -> None:
+    given = ("player=random_consistent", "limit=100")  # row 37
+    at_once, hours = play(tmp_path, *given), count(step=3600)
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(hours)))
+    slow = play(tmp_path, *given)
+    assert slow["histogram"] == at_once["histogram"] and slow["seconds"] >= 3600
 
 
 SMALL_MODEL = ("model=micro", "backend.threads=1", "backend.precision=fp32")

@@ -142,7 +142,6 @@ class SmallServer:
         with self._lock:
             stops = frozenset(body["stop_token_ids"])
             engine = build_engine(lm, stop_ids=stops, max_context=self.max_model_len)
-            tables = engine.next_logprobs(prompts) if body["logprobs"] == -1 else ()
             numbers = self._random.random((len(prompts), sampling.max_tokens))
             drawn = engine.complete(prompts, sampling, numbers)
         factor = sampling.scoring_temperature if self.raw_logprobs else 1.0
@@ -150,9 +149,6 @@ class SmallServer:
         for place, done in enumerate(drawn):
             names = [f"token_id:{token}" for token in done.ids]
             found = {"token_logprobs": [factor * p for p in done.logprobs], "tokens": names}
-            if len(tables):
-                table = {f"token_id:{i}": float(p) for i, p in enumerate(tables[place])}
-                found["top_logprobs"] = [table]
             choices.append({"index": place, "token_ids": done.ids, "logprobs": found})
         return 200, {"model": name, "choices": choices}
 

@@ -40,7 +40,7 @@ def page(html):
 
 
 def html_of(*folders):
-    return make_page([read_run(folder) for folder in folders], DEFAULTS)[0]
+    return make_page([read_run(folder) for folder in folders], DEFAULTS)
 
 
 def page_of(*folders):

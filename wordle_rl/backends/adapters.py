@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from safetensors.torch import save_file
 
-from wordle_rl.backends.loading import check_fit, read_weights
+from wordle_rl.backends.loading import read_weights
 from wordle_rl.policy.lineage import stages_of, write_stages
 from wordle_rl.policy.settings import (
     LM_HEAD,
@@ -28,8 +27,7 @@ from wordle_rl.policy.settings import (
     locate,
     may_be_on_hub,
 )
-from wordle_rl.runs.checkpoints import CheckpointError
-from wordle_rl.runs.files import FolderError, read_object, write_json
+from wordle_rl.runs.files import read_object, write_json
 from wordle_rl.runs.instantiate import ConfigError
 
 Form = Literal["peft", "mlx"]
@@ -62,17 +60,9 @@ def is_adapter(folder: Path) -> bool:
     return (folder / ADAPTER).is_file()
 
 
-def read_adapter_config(folder: Path) -> dict[str, Any]:
-    """The adapter_config.json of a folder. Raises ConfigError."""
-    try:
-        return read_object(folder / ADAPTER)
-    except FolderError as error:
-        raise ConfigError(str(error)) from None
-
-
 def read_adapter_form(folder: Path) -> Form:
     """The form of an adapter folder. Raises ConfigError when it is neither."""
-    config = read_adapter_config(folder)
+    config = read_object(folder / ADAPTER)
     if "peft_type" in config:
         return "peft"
     if "lora_parameters" in config:
@@ -93,7 +83,7 @@ def find_base_name(folder: Path, wanted: Form | None = None) -> str:
             f"model.path={folder} is an adapter in the form of {form}: convert it with wordle-rl "
             f"export {folder} --format {target} --output <new folder>, or use backend={backend}"
         )
-    if not (name := read_adapter_config(folder).get(_BASE[form])):
+    if not (name := read_object(folder / ADAPTER).get(_BASE[form])):
         raise ConfigError(f"{folder / ADAPTER} does not name its model: add an entry {_BASE[form]}")
     location = locate(name)
     if Path(location).exists() or (location == name and may_be_on_hub(name)):
@@ -108,7 +98,7 @@ def find_base_name(folder: Path, wanted: Form | None = None) -> str:
 def find_base(folder: Path, wanted: Form | None = None) -> tuple[str, str]:
     """Location and revision of the model under an adapter. Raises as find_base_name()."""
     name = find_base_name(folder, wanted)
-    return locate(name), read_adapter_config(folder).get("revision") or MAIN
+    return locate(name), read_object(folder / ADAPTER).get("revision") or MAIN
 
 
 def convert_adapter(source: Path, target: Path, *, base: str | None = None) -> Form:
@@ -119,7 +109,7 @@ def convert_adapter(source: Path, target: Path, *, base: str | None = None) -> F
     """
     form = read_adapter_form(source)
     other: Form = "mlx" if form == "peft" else "peft"
-    config, weights = read_adapter_config(source), read_adapter_weights(source, form)
+    config, weights = read_object(source / ADAPTER), read_weights(source / FILES[form])
     if target.exists():
         raise ConfigError(f"{target} exists already: name a new folder")
     modules, converted = set(), {}
@@ -183,22 +173,6 @@ def _describe_peft(config: dict[str, Any], modules: list[str]) -> dict[str, Any]
         "bias": "none",
         "inference_mode": True,
     }
-
-
-def read_adapter_weights(folder: Path, form: Form) -> dict[str, torch.Tensor]:
-    """The weights of an adapter. Raises ConfigError."""
-    try:
-        return read_weights(folder / FILES[form])
-    except CheckpointError as error:
-        raise ConfigError(str(error)) from None
-
-
-def check_weights_fit(folder: Path, saved: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Raise ConfigError unless an adapter's weights have the names and shapes of its base."""
-    try:
-        check_fit(folder / ADAPTER, saved, expected)
-    except CheckpointError as error:
-        raise ConfigError(f"model.path={folder}: the adapter does not fit ({error})") from None
 
 
 def check_loaded_adapter(settings: LoraSettings, *, rank: int, alpha: float) -> None:

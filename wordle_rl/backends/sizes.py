@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wordle_rl.backends.adapters import find_base_name, is_adapter, read_adapter_config
+from wordle_rl.backends.adapters import ADAPTER, find_base_name, is_adapter
 from wordle_rl.backends.loading import explain_load_errors, notice_offline
 from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings, locate
+from wordle_rl.runs.files import read_object
 
 _LARGE = 50_000_000  # bytes of a pretrained model's weights
 
@@ -120,7 +121,7 @@ def find_sizes(settings: ModelSettings) -> tuple[Sizes, LoraSettings | None]:
         sizes = [shape[name] for name in names]
         return Sizes(vocabulary, *sizes, head_dim=sizes[0] // sizes[3]), lora
     if is_adapter(folder := Path(base)):
-        config = read_adapter_config(folder)
+        config = read_object(folder / ADAPTER)
         lora, revision = _read_lora(config), config.get("revision") or MAIN
         base = locate(find_base_name(folder))
     if base in KNOWN and not Path(base).is_dir():

@@ -159,7 +159,7 @@ def _shorten(text: str) -> str:
 
 
 class VllmEngine:
-    """Implements wordle_rl.policy.engine.Engine on several servers, without the uniforms.
+    """Answers as wordle_rl.policy.engine.Engine does, on several servers, without the uniforms.
 
     A server that fails does not play until it has loaded the adapter again and agrees with the
     trainer. That is tried with the next adapter, or when no server plays.
@@ -212,7 +212,7 @@ class VllmEngine:
         grammar: Sequence[OpenAnswer] | None = None,
     ) -> list[Completion]:
         """See wordle_rl.policy.engine.Engine. Raises EngineLost. It takes no grammar."""
-        assert grammar is None, "the config refuses sampling.grammar with servers"
+        assert grammar is None and sampling.beams == 1, "the config refuses them with servers"
         check_prompts(prompts, self.max_context)
         found: dict[int, Completion] = {}
         due, retries = self._requests(prompts, sampling), self._settings.retries
@@ -227,21 +227,6 @@ class VllmEngine:
                     return [found[i] for i in range(len(prompts))]
         why = "; ".join(server.failure for server in self.servers if server.failure)
         raise EngineLost(f"no vLLM server answers after {retries} retries: {why}")
-
-    def next_logprobs(self, prompts: Prompts) -> NDArray[np.float32]:
-        """See wordle_rl.policy.engine.Engine. The servers must know --max-logprobs -1."""
-        check_prompts(prompts, self.max_context)
-        request = replace(self._probe, prompts=prompts, sampling=Sampling(max_tokens=1), most=1)
-        table = np.full((len(prompts), request.vocabulary), -np.inf, np.float32)
-
-        def read(answer: Any) -> None:
-            for choice in answer["choices"]:
-                for name, logprob in choice["logprobs"]["top_logprobs"][0].items():
-                    table[choice["index"], _token(name)] = logprob
-
-        server = next(iter(self._playing()), self.servers[0])
-        server.ask("/v1/completions", request.body(self._adapter) | {"logprobs": -1}, read)
-        return table
 
     def _playing(self) -> list[Server]:
         return [server for server in self.servers if server.plays]

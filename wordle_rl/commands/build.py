@@ -223,6 +223,11 @@ def _check_step(
         "sampling.grammar must be null with rollout.engine=vllm, which draws without it",
     )
     refuse(
+        sampling.beams > 1 and rollout.engine != "own",
+        "sampling.beams must be 1 with rollout.engine=vllm, which tells the log-probabilities of "
+        f"drawn tokens alone, not {sampling.beams}",
+    )
+    refuse(
         sampling.max_tokens >= model.max_context,
         f"sampling.max_tokens must be below model.max_context={model.max_context}, which must "
         f"hold a whole game, not {sampling.max_tokens}",

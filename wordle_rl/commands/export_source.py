@@ -22,6 +22,7 @@ from wordle_rl.policy.lineage import describe_lineage, stages_of
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import MAIN, UNTRAINED, LightningSettings, ModelSettings
 from wordle_rl.runs.checkpoints import CheckpointStore
+from wordle_rl.runs.files import read_object
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import instantiate
 from wordle_rl.words.splits import WordSettings
@@ -63,17 +64,12 @@ def read_source(run: RunFolder, checkpoint: Literal["best", "last", "start"]) ->
 
 def _find_start(folder: Path, model: Mapping[str, Any]) -> Start:
     """The base of an adapter. For other models, the start of the first run that made them."""
-    from wordle_rl.backends.adapters import (
-        find_base_name,
-        is_adapter,
-        read_adapter_config,
-        read_adapter_form,
-    )
+    from wordle_rl.backends.adapters import ADAPTER, find_base_name, is_adapter, read_adapter_form
 
     name, revision, stages = str(model["path"]), model.get("revision"), stages_of(folder)
     if adapted := is_adapter(folder):
         name = find_base_name(folder, read_adapter_form(folder))
-        revision = read_adapter_config(folder).get("revision")
+        revision = read_object(folder / ADAPTER).get("revision")
     elif len(stages) > 1 and Path(name).is_dir():  # the model of another run
         name = stages[0].get("start", name)
     return Start(

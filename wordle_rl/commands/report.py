@@ -22,15 +22,13 @@ def report(
             "the first of several as comparison.html."
         ),
     ] = None,
-    png: Annotated[bool, typer.Option(help="Also write its pictures as PNG, beside it.")] = False,
 ) -> None:
     """Write the page of a run, or of several runs beside each other."""
     from wordle_rl.reports.page import write_report
     from wordle_rl.runs.folder import find_run
 
     folders = [find_run(run, root=Path()).path for run in runs]
-    for path in write_report(folders, default_settings(), output, png):
-        print(path)
+    print(write_report(folders, default_settings(), output))
 
 
 def default_settings() -> dict[str, str]:
@@ -49,7 +47,7 @@ def write_page(folder: RunFolder) -> None:
     try:
         from wordle_rl.reports.page import write_report
 
-        print(f"report: {write_report([folder.path], default_settings())[0]}", flush=True)
+        print(f"report: {write_report([folder.path], default_settings())}", flush=True)
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         print(f"warning: no report.html ({reason})", file=sys.stderr, flush=True)

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 from wordle_rl.policy.settings import UNTRAINED
 from wordle_rl.runs.files import (
-    FolderError,
     check_all_entries,
     check_entries,
     read_object,
@@ -80,7 +79,7 @@ def _read(file: Path) -> list[Stage]:
             check_entries(file, stage, _KINDS)
             if "data" in stage:
                 check_all_entries(file, stage["data"], {"secrets": str, "unknown_rows": int})
-    except (FolderError, OSError) as error:
+    except (ConfigError, OSError) as error:
         raise ConfigError(f"{error}; it should list the runs that made the model") from None
     return record["stages"]
 

@@ -17,12 +17,10 @@ from markupsafe import Markup
 
 from wordle_rl.evaluation.boards import choose_pairs
 from wordle_rl.reports.pictures import (
-    Picture,
     board_pictures,
     curve_pictures,
     player_pictures,
     to_svg,
-    write_png,
 )
 from wordle_rl.reports.run import (
     GUESSES,
@@ -73,24 +71,24 @@ _MEASURES = {
 
 
 def write_report(
-    folders: Sequence[Path], defaults: Mapping[str, str], out: Path | None = None, png: bool = False
-) -> list[Path]:
-    """Write the page of one or several runs. Returns its path, then those of its pictures.
+    folders: Sequence[Path], defaults: Mapping[str, str], out: Path | None = None
+) -> Path:
+    """Write the page of one or several runs. Returns its path.
 
     defaults: setting -> its default. out: None for report.html in the run's folder, or for
-    comparison.html beside the first of several. png: also write the pictures beside it.
+    comparison.html beside the first of several.
     """
     runs = [read_run(folder) for folder in folders]
     if out is None:
         several = folders[0].resolve().parent / COMPARISON
         out = folders[0] / PAGE if len(runs) == 1 else several
-    page, pictures = make_page(runs, defaults)
+    page = make_page(runs, defaults)
     write_bytes(out, page.encode("utf-8", "replace"))  # halves of surrogate pairs have no UTF-8
-    return [out, *(write_png(picture, out.parent) for picture in pictures * png)]
+    return out
 
 
-def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> tuple[str, list[Picture]]:
-    """The HTML of a page, and its pictures."""
+def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> str:
+    """The HTML of a page."""
     runs = _with_distinct_names(runs)
     names, one = [run.name for run in runs], runs[0] if len(runs) == 1 else None
     players = one.reports if one else [replace(r.best, label=r.name) for r in runs if r.best]
@@ -110,7 +108,7 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> tuple[str, li
     def of_each(texts: Sequence[str]) -> list[str]:
         return [t if one else f"{name}: {t}" for name, t in zip(names, texts, strict=True) if t]
 
-    html = render_template(
+    return render_template(
         _TEMPLATE, escape=True, svg=to_svg,
         title=f"Run {one.name}" if one else f"{len(runs)} runs: {' and '.join(names[:3])}"
         + " and others" * (len(runs) > 3),
@@ -124,7 +122,6 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> tuple[str, li
         settings=_settings_table(columns, defaults), differ="from the default" if one
         else "between the runs", manifests=_table(pd.DataFrame(manifests), "entry"),
     )  # fmt: skip
-    return html, [*standings, *curves, *boards]
 
 
 def _with_distinct_names(runs: Sequence[Run]) -> list[Run]:

@@ -1,6 +1,6 @@
 """The pictures of a page, drawn on axes: wins and guesses over steps, players, boards.
 
-A page has them as SVG in the page's own colour. As PNG they also carry their title and note.
+A page has them as SVG in the page's own colour.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ from markupsafe import Markup, escape
 
 from wordle_rl.reports.run import GUESSES, WINS, Board, Estimate, Result, Run
 from wordle_rl.reports.solvers import OPTIMUM, OPTIMUM_TITLE
-from wordle_rl.runs.figures import BLUE, COLOURS, GREEN, INK, MARKERS, RED, new_figure, save_figure
+from wordle_rl.runs.figures import BLUE, COLOURS, GREEN, INK, MARKERS, RED, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +45,7 @@ _STYLE: Any = {
 class Picture(NamedTuple):
     """What is drawn, and how it is called."""
 
-    name: str  # of its PNG
+    name: str  # different for each picture of a page
     title: str
     note: str  # what is counted, of how many, and what a band is
     draw: Callable[[Axes], None]
@@ -246,14 +245,3 @@ def to_svg(picture: Picture) -> Markup:
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # names that several pictures would share
     # matplotlib escapes all texts, those from a run included.
     return Markup(svg.replace("<svg ", f'<svg role="img" aria-label="{escape(picture.title)}" ', 1))
-
-
-def write_png(picture: Picture, folder: Path) -> Path:
-    """Write the picture with its title and its note. Returns its path."""
-    path = folder / f"{picture.name}.png"
-    with _figure(picture) as figure:
-        lines = textwrap.wrap(picture.note, int(14 * figure.get_figwidth()))
-        figure.set_figheight(figure.get_figheight() + 0.16 * len(lines))
-        figure.suptitle("\n".join([picture.title, *lines]), fontsize=9)
-        save_figure(figure, path)
-    return path

@@ -26,6 +26,7 @@ from wordle_rl.runs.files import (
     write_bytes,
     write_json,
 )
+from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import TRAIN
 
 MANIFEST = "checkpoint.json"
@@ -88,7 +89,7 @@ class CheckpointStore:
         return target
 
     def verify(self, path: str | Path) -> Checkpoint:
-        """Compare a checkpoint's files with its list. Raises FolderError naming the wrong one."""
+        """Compare a checkpoint's files with its list. Raises ConfigError naming the wrong one."""
         path = Path(path)
         listed = path / MANIFEST
         if not path.is_dir():
@@ -121,7 +122,7 @@ class CheckpointStore:
         for path in self._newest_first():
             try:
                 checkpoint = self.verify(path)
-            except FolderError as error:
+            except ConfigError as error:
                 faults.append(str(error))
                 continue
             for fault in faults:
@@ -140,7 +141,7 @@ class CheckpointStore:
             if marked is None:
                 raise CheckpointError(f"{self.folder / 'best'}: names no checkpoint that is there")
             return self.verify(marked)
-        except FolderError as error:
+        except ConfigError as error:
             newest = self.load_latest()
             if newest is not None:
                 warnings.warn(f"{error}; {newest.path.name} takes its place", stacklevel=2)

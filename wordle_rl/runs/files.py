@@ -19,7 +19,7 @@ from wordle_rl.runs.instantiate import ConfigError, check_type
 _LARGEST = 64 * 2**20  # bytes of a file that is read as a whole; ours stay below a megabyte
 
 
-class FolderError(ValueError):
+class FolderError(ConfigError):
     """What a folder holds cannot be used; the message is one line that names folder or file."""
 
 
@@ -62,13 +62,10 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def check_entries(place: Any, entries: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
-    """Raise FolderError, which names the place, unless entries are of these annotated types."""
+    """Raise ConfigError, which names the place, unless entries are of these annotated types."""
     for name, kind in kinds.items():
         if name in entries:
-            try:
-                check_type(f"{place}: {name}", entries[name], kind)
-            except ConfigError as error:
-                raise FolderError(str(error)) from None
+            check_type(f"{place}: {name}", entries[name], kind)
 
 
 def check_all_entries(place: Any, entries: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:

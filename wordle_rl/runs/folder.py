@@ -34,7 +34,7 @@ _PACKAGES = (  # whose versions a manifest holds, where they are installed
 )
 _RUN_FOLDER = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_(.+)_\d+-[0-9a-f]{6}")
 _NAME_LENGTH = 60  # characters of a run's name that its folder keeps, and of changes in a label
-BROKEN = (FolderError, OSError, KeyError, TypeError, ValueError)  # what a damaged folder raises
+BROKEN = (OSError, KeyError, TypeError, ValueError)  # what a damaged folder raises
 _REASON_LENGTH = 500  # characters that a manifest keeps of why a run failed
 _SETTING = re.compile(r"[+~]*([A-Za-z_][\w./@]*)=(.*)", re.S)
 # Settings that say nothing about what is learnt.

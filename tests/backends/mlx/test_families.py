@@ -83,7 +83,7 @@ Q, ALL = ["self_attn.q_proj"], ["self_attn.q_proj", "self_attn.v_proj", "self_at
 BAD = {
     "rank": (lambda c: c["lora_parameters"].update(rank=4), "cannot be loaded by mlx-lm"),
     "fewer keys": (lambda c: c["lora_parameters"].update(keys=Q), "incompatible tensors"),
-    "more keys": (lambda c: c["lora_parameters"].update(keys=ALL), "the adapter does not fit"),
+    "more keys": (lambda c: c["lora_parameters"].update(keys=ALL), "belongs to another model"),
     "lost base": (lambda c: c.update(model=c["model"] + "3"), "base3 is no folder here"),
     "other base": (lambda c: c.update(model=c["model"] + "2"), "incompatible tensors"),
 }  # fmt: skip

@@ -21,15 +21,19 @@ from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
 from transformers import AutoTokenizer
 
 from wordle_rl.backends.adapters import (
+    ADAPTER,
+    FILES,
     check_loaded_adapter,
-    check_weights_fit,
     choose_layers,
     find_base_name,
     is_adapter,
-    read_adapter_config,
-    read_adapter_weights,
 )
-from wordle_rl.backends.loading import explain_load_errors, notice_offline
+from wordle_rl.backends.loading import (
+    check_fit,
+    explain_load_errors,
+    notice_offline,
+    read_weights,
+)
 from wordle_rl.backends.mlx.config import correct_config
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.settings import (
@@ -41,6 +45,7 @@ from wordle_rl.policy.settings import (
     portable_name,
 )
 from wordle_rl.policy.tokenizer import HFTokenizer, list_stop_ids
+from wordle_rl.runs.files import read_object
 from wordle_rl.runs.instantiate import ConfigError
 
 # What to download from the hub.
@@ -104,7 +109,7 @@ def _load_folder(settings: ModelSettings, location: str, precision: Precision) -
         model, config = load_base(base)
         lora = settings.lora is not None or has_adapter
         _cast(model, mx.bfloat16 if lora and precision == "bf16" else mx.float32)
-        adapter = read_adapter_config(folder) if has_adapter else None
+        adapter = read_object(folder / ADAPTER) if has_adapter else None
         if adapter is not None:
             _load_adapter(model, folder)
         loaded = assemble(model, config, base, tokenizer=folder if own else base)
@@ -134,7 +139,7 @@ def _load_adapter(model: nn.Module, folder: Path) -> None:
     load_adapters(model, str(folder))  # accepts an adapter that lacks weights
     weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
     expected = {n: weight for n, weight in weights.items() if n.rpartition(".")[2] in _LORA}
-    check_weights_fit(folder, read_adapter_weights(folder, "mlx"), expected)
+    check_fit(folder / FILES["mlx"], read_weights(folder / FILES["mlx"]), expected)
 
 
 def fetch_model(location: str, revision: str = MAIN) -> Path:

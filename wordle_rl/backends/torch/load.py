@@ -25,11 +25,8 @@ from wordle_rl.backends.adapters import (
     ADAPTER,
     FILES,
     check_loaded_adapter,
-    check_weights_fit,
     choose_layers,
     find_base,
-    read_adapter_config,
-    read_adapter_weights,
 )
 from wordle_rl.backends.loading import (
     check_fit,
@@ -40,7 +37,7 @@ from wordle_rl.backends.loading import (
 from wordle_rl.backends.tiny_model import build_untrained
 from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings, portable_name
 from wordle_rl.policy.tokenizer import HFTokenizer, list_stop_ids
-from wordle_rl.runs.files import write_json
+from wordle_rl.runs.files import read_object, write_json
 from wordle_rl.runs.instantiate import ConfigError
 
 # A family is here once the tests have compared it with transformers' own forward pass.
@@ -208,10 +205,9 @@ def load_adapter(model: Any, folder: Path) -> Any:
 
     with _without_warnings():
         adapted: Any = PeftModel.from_pretrained(model, str(folder), is_trainable=True)
-    if (folder / FILES["peft"]).is_file():  # peft also reads adapter_model.bin
-        saved = {n: w for n, w in read_adapter_weights(folder, "peft").items() if "lora_" in n}
-        own = get_peft_model_state_dict(adapted, save_embedding_layers=False)
-        check_weights_fit(folder, saved, own)
+    if (file := folder / FILES["peft"]).is_file():  # peft also reads adapter_model.bin
+        saved = {name: w for name, w in read_weights(file).items() if "lora_" in name}
+        check_fit(file, saved, get_peft_model_state_dict(adapted, save_embedding_layers=False))
     return adapted
 
 
@@ -262,6 +258,6 @@ def save_adapter(model: Any, folder: Path) -> None:
     """
     # The vocabulary is never changed, so peft need not look for the base to compare it.
     model.save_pretrained(folder, selected_adapters=["default"], save_embedding_layers=False)
-    config = read_adapter_config(folder)
+    config = read_object(folder / ADAPTER)
     if name := config["base_model_name_or_path"]:
         write_json(folder / ADAPTER, config | {"base_model_name_or_path": portable_name(name)})

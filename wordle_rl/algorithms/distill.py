@@ -24,7 +24,6 @@ class Distill(Sft):
 
     targets: Literal["sampled", "distribution"] = "distribution"
     # Share of turns in which a mistake, never learnt, replaces the guess.
-    # Share of turns in which a mistake, never learnt, replaces the guess.
     slips: Annotated[float, Within(0, 0.9)] = 0.3
     on_policy: bool = False  # the model plays, and the player says what it might have answered
 

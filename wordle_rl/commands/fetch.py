@@ -41,10 +41,7 @@ def fetch(
 
     folder = fetched_folder(model)
     if folder.is_dir():
-        from wordle_rl.backends.torch.convert import check_whole
-
-        check_whole(folder)
-        print(f"SmolLM2 is there already, in {folder}")
+        print(f"SmolLM2 is there already, in {folder}; remove it to fetch it again")
         return
     if importlib.util.find_spec("gguf") is None:
         raise ConfigError(advice("gguf"))

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 import transformers
-from safetensors import SafetensorError, safe_open
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -21,7 +20,6 @@ from transformers import (
 from wordle_rl.backends.adapters import find_base, is_adapter
 from wordle_rl.backends.torch.load import load_model
 from wordle_rl.policy.settings import MAIN, ModelSettings
-from wordle_rl.runs.instantiate import ConfigError
 
 # What transformers notes about a GGUF file. With it, save_pretrained refuses.
 _OF_THE_FILE = ("quantization_config", "dtype", "architectures", "model_type")
@@ -74,15 +72,3 @@ def convert_gguf(file: Path, folder: Path) -> int:
     model.to(torch.bfloat16).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return sum(parameter.numel() for parameter in model.parameters())
-
-
-def check_whole(folder: Path) -> None:
-    """Raise ConfigError if weights in a folder are damaged. Compares headers with lengths."""
-    for file in sorted(folder.glob("*.safetensors")):
-        try:
-            with safe_open(file, "np"):
-                pass
-        except (SafetensorError, OSError) as error:
-            raise ConfigError(
-                f"{file} is damaged ({error}): remove {folder} and run this again"
-            ) from error

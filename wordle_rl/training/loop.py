@@ -39,9 +39,14 @@ from wordle_rl.training.checkpoint import Checkpointing, RunState
 from wordle_rl.training.curricula import Curriculum
 from wordle_rl.training.experiment import Experiment, stages_of_run
 from wordle_rl.training.log import Reporter, RunLog
-from wordle_rl.training.progress import announce, describe_step, describe_time
+from wordle_rl.training.progress import (
+    announce,
+    describe_generations,
+    describe_step,
+    describe_time,
+)
 from wordle_rl.training.step import StepResult, check_lengths, learn_step, sample_step
-from wordle_rl.training.validation import HeldOutPlay, RunReports
+from wordle_rl.training.validation import SMALL, HeldOutPlay, RunReports
 
 RESIDENT, DEVICE = "memory/resident_gb", "memory/device_gb"
 _PATIENCE = 5  # updates in a row that may fail before the run stops
@@ -248,6 +253,10 @@ class Training:
             each = (time.monotonic() - self._begin) / (done - self.first_step)
             left = describe_time((trainer.steps - done) * each).replace(" ", "")
             print(f"{describe_step(done, metrics)} left={left}", flush=True)
+            recipe, pretrained = self.setup.recipe, self.policy.num_parameters[1] >= SMALL
+            if done == 2 and pretrained and recipe.teacher is None:  # the first step warms up
+                size = recipe.rollout.num_generations
+                print(describe_generations(metrics, size, trainer.steps), flush=True)
         return metrics
 
     def _learn(self, number: int) -> StepResult:

@@ -73,10 +73,10 @@ def fetch_table(name: str, cache: Path) -> Path:
         try:
             rows = datasets.load_dataset(name, split="train")
         except (OSError, ValueError) as error:  # datasets' own errors are some of these
+            code = f"datasets.load_dataset('{name}', split='train').to_parquet('rows.parquet')"
             raise FolderError(
                 f"data={name}: no such file, and the hub did not give it ({str(error)[:_TOLD]}); "
-                f"where it does, datasets.load_dataset('{name}', split='train').to_parquet('rows.parquet'"
-                ") writes a file for data=rows.parquet"
+                f"where it does, {code} writes a file for data=rows.parquet"
             ) from None
         write_table(file, rows.with_format("arrow")[:].to_pylist(), "parquet")
     return file

@@ -201,13 +201,14 @@ class RewardSet:
             return part.range[0]
         low, high = part.range
         try:
-            value: Any = part(turn)
+            found: Any = part(turn)
         except MemoryError:
             raise
         except Exception as error:
             raise RewardFailed(f"reward {name} raised {type(error).__name__}: {error}") from error
-        if not isinstance(value, Real) or not low <= value <= high:  # also false for NaN
-            raise RewardFailed(f"reward {name} gave {value!r}, no number from {low:g} to {high:g}")
+        value = float(found) if isinstance(found, Real) else math.nan
+        if not low <= value <= high:
+            raise RewardFailed(f"reward {name} gave {found!r}, no number from {low:g} to {high:g}")
         return min(value, NOT_IN_LIST) if law_1 else value
 
     def _correct(

@@ -71,7 +71,7 @@ def fetch_table(name: str, cache: Path) -> Path:
         import datasets
 
         try:
-            rows = datasets.load_dataset(name, split="train")
+            rows: Any = datasets.load_dataset(name, split="train")
         except (OSError, ValueError) as error:  # datasets' own errors are some of these
             code = f"datasets.load_dataset('{name}', split='train').to_parquet('rows.parquet')"
             raise FolderError(

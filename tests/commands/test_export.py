@@ -189,19 +189,22 @@ def test_weights_that_were_merged_wrongly_are_refused_and_nothing_is_left(
 
 
 @pytest.mark.parametrize(
-    ("mean", "adapter", "refused"),
+    ("mean", "adapter", "end"),
     [
-        (0.1, 4.3, False),  # 2.3 % of what the adapter changes
-        (float("nan"), 9.0, True),
-        (0.006, 0.01, True),
-        (0.4, None, False),
-        (0.6, None, True),
+        (0.1, 4.3, ""),  # 2.3 % of what the adapter changes
+        (float("nan"), 9.0, "refused"),
+        (0.03, 0.04, "refused"),
+        (0.006, 0.01, "warned"),  # as much as bfloat16 rounds
+        (0.4, None, ""),
+        (0.6, None, "refused"),
     ],
 )
-def test_only_weights_beyond_rounding_are_refused(mean, adapter, refused) -> None:
+def test_only_weights_beyond_rounding_are_refused(mean, adapter, end, capsys) -> None:
     change = Change(tokens=9, mean=mean, largest=mean, adapter=adapter)
-    with pytest.raises(ConfigError, match="float32 rounds less") if refused else nullcontext():
+    stop = pytest.raises(ConfigError, match="float32 rounds less")
+    with stop if end == "refused" else nullcontext():
         check_change(change, "bfloat16")
+    assert ("rounding took 60% of" in capsys.readouterr().out) == (end == "warned")
 
 
 # -- what is refused ------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.commands.memory import memory
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
+from wordle_rl.training import loop
 
 
 @pytest.fixture(scope="module")
@@ -125,15 +126,17 @@ def test_what_cannot_fit_is_refused_with_one_change_that_helps(given, gb, change
         settle(slim, *given, advice, gb=gb)
 
 
-def test_a_run_on_a_pretrained_model_begins_with_its_plan(tmp_path, capsys):
+def test_a_run_on_a_pretrained_model_says_what_it_will_take(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(loop, "SMALL", 0)
     folder = tmp_path / "base"
     qwen(340).save_pretrained(folder)
     qwen_like_tokenizer().save_pretrained(folder)
-    line = SMALL_RUN.partition("algorithm=")[2]
-    common = f"model=micro model.path={folder} algorithm={line} output_dir={tmp_path}"
+    line = f"algorithm=grpo num_generations=2 {SMALL_RUN.partition('generations=1')[2]}"
+    common = f"model=micro model.path={folder} {line} output_dir={tmp_path}"
     training(f"{common} backend.micro_batch_tokens=auto")()
     out = capsys.readouterr().out
     assert out.index("memory plan for") < out.index("parameters") and "in validation" in out
+    assert out.index("step 2 ") < out.index("num_generations, with the time")
     with pytest.raises(SystemExit) as end:
         training(f"{common} trainer.memory_limit_gb=0.0001")()
     assert end.value.code == 2

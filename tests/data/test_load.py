@@ -5,6 +5,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 
 from tests.helpers.rows import pair, predibase, write_rows
@@ -54,6 +55,29 @@ def test_rows_of_predibase_become_states_and_nothing_is_fetched(load, monkeypatc
     assert (state.turn, state.max_turns, data.states.most) == (2, 6, 2)
     assert data.secrets == ("abbey", "crane") and data.unknown == 0
     assert data.lines == ("rows.jsonl: trains on 2 of 2 rows",)
+
+
+def test_a_dataset_of_the_hub_is_fetched_once(load, monkeypatch):
+    asked: list[tuple[str, str]] = []
+
+    def give(name: str, split: str) -> datasets.Dataset:
+        asked.append((name, split))
+        return datasets.Dataset.from_list([predibase("abbey"), predibase("crane", "slate")])
+
+    monkeypatch.setattr(datasets, "load_dataset", give)
+    for _ in range(2):
+        data = load(Path("predibase/wordle-grpo"))
+        assert data.secrets == ("abbey", "crane")
+    assert asked == [("predibase/wordle-grpo", "train")]
+
+
+def test_without_a_network_the_file_is_named_instead(load, monkeypatch):
+    def fail(*_: object, **__: object) -> None:
+        raise ConnectionError("Couldn't reach the Hub")
+
+    monkeypatch.setattr(datasets, "load_dataset", fail)
+    with pytest.raises(FolderError, match=r"to_parquet\('rows.parquet'\) .* data=rows.parquet"):
+        load(Path("predibase/wordle-grpo"))
 
 
 BAD = {

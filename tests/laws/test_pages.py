@@ -56,6 +56,15 @@ def test_arguments_of_wordle_rl_on_the_pages_are_read():
             typer.main.get_command(app).commands[name].make_context(name, given)
 
 
+def test_the_keys_that_newcomers_look_up_are_ours():
+    page = (ROOT / "docs" / "USING.md").read_text(encoding="utf-8")
+    table = page.partition("## Coming from TRL")[2].partition("\n## ")[0]
+    found = dict(re.findall(r"^\| `([a-z_.]+)(?:=([\w.]+))?`", table, re.M))
+    assert len(found) > 20
+    given = [f"{key}={value or 1}" for key, value in found.items() if key != "data"]
+    composed("model=smollm2", *given)  # raises for a key that does not exist
+
+
 def test_commands_scripts_and_targets_on_the_pages_exist():
     words = {word for line in COMMANDS for word in line.split()}
     scripts = {word for word in words if re.match("(benchmarks|examples|research)/", word)}

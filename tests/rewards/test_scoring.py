@@ -87,7 +87,7 @@ class Tax:
     range = (-2.0, -1.0)
 
 
-@pytest.mark.parametrize("value", [1.5, -0.5, math.nan])
+@pytest.mark.parametrize("value", [1.5, -0.5, math.nan, None, "1"])
 def test_a_reward_outside_its_declared_range_stops_the_run(value):
     class Wrong:
         range = (0.0, 1.0)

@@ -34,7 +34,7 @@ GB = 1e9  # bytes
 MACHINES = (16, 24, 48, 80, 141)  # GB of memory that the table compares with
 DEFAULT_MICRO_BATCH = 4096  # padded tokens, where auto has no plan to choose by
 _MOST_MICRO_BATCH = 16_384  # auto takes no more, since larger products are no faster
-_FULL, _HALF = 4, 2  # bytes of a number in fp32 and in bf16
+_FULL, _HALF = 4, 2  # bytes of a number in fp32, and in bf16 or fp16
 _NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)  # bytes of a weight in 4 bits, with its scales
 _GROWTH = 17 / 16  # keys and values grow by up to an eighth at once
 _TEMPLATE = 8  # tokens that a chat template writes around a message
@@ -64,7 +64,7 @@ class Plan:
 
     sizes: Sizes
     place: Place
-    half: bool  # computes in bf16
+    half: bool  # computes in bf16 or fp16 or fp16
     lora: LoraSettings | None
     quantized: bool = False  # the base is rounded to 4 bits while it is loaded
     muon: bool = False

@@ -358,9 +358,10 @@ def build_players(
         draws = tournament.draws(first)
         return ModelPlayer(engine=policy.engine(), form=talk, sampling=sampling, draws=draws)
 
+    beams = sampling.beams if sampling.temperature == 0.0 else 1  # rows of one game
     player = LoadedPlayer(
         **vars(tournament), name=_name_player(model, settings, sampling), seat=seat,
-        rewards=rewards, games_at_once=model.games_at_once,
+        rewards=rewards, games_at_once=max(model.games_at_once // beams, 1),
         lineage=describe_lineage(
             stages_of(model.location), words, tournament.splits,
             untrained=model.path == UNTRAINED,

@@ -1,5 +1,6 @@
 """Opens the file of data=, checks each row, and keeps the rows that a run can train on."""
 
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,11 @@ from wordle_rl.game.rules import Rules
 from wordle_rl.rollouts.given import GivenDialogue, GivenState, Rows
 from wordle_rl.runs.files import FolderError, file_digest
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.tables import Table, read_table
+from wordle_rl.runs.tables import Table, fetch_table, read_table
 from wordle_rl.words.lists import WordLists
 
 _NAMED = 3  # bad rows that a line names
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +81,8 @@ def load_data(
     mapped copies.
     """
     path = Path(settings.path or "").expanduser()
+    if not path.suffix and not path.exists() and _HUB_NAME.fullmatch(str(path)):
+        path = fetch_table(str(path), cache)
     table = read_table(path, settings.split, cache)
     answers = imitates and has_answers(table.columns)
     if not answers and not any(name in table.columns for name in SECRETS):

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeVar
 
 K = TypeVar("K")
-Precision = Literal["fp32", "bf16"]
+Precision = Literal["fp32", "bf16", "fp16"]
 
 # bf16 is less exact, and a smaller speedup could come from other load on the machine.
 BF16_SPEEDUP = 1.3

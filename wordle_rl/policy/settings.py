@@ -173,7 +173,7 @@ class BackendSettings:
     module: ClassVar[str]  # has train() and build_policy(); imported late
     name: ClassVar[str]
     devices: int
-    precision: AskedPrecision
+    precision: AskedPrecision | Literal["fp16"]
     micro_batch_tokens: Count | Literal["auto"]
 
     @property
@@ -196,11 +196,15 @@ class LightningSettings(BackendSettings):
     module = "wordle_rl.backends.torch.backend"
     name = "lightning"
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    precision: AskedPrecision = "auto"
+    precision: AskedPrecision | Literal["fp16"] = "auto"
     devices: Annotated[int, Within(1, 1024)] = 1
     micro_batch_tokens: Count | Literal["auto"] = 4096
     gradient_checkpointing: bool = False
     threads: Annotated[int, Within(1, 1024)] | Literal["auto"] = "auto"
+
+    def __post_init__(self) -> None:
+        if self.precision == "fp16" and self.accelerator == "mps":
+            raise ConfigError("backend.precision must be auto, fp32 or bf16 on mps, not fp16")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,6 +45,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from numbers import Real
 from typing import Annotated, Any, Protocol
 
 from wordle_rl.game.knowledge import Knowledge
@@ -58,6 +59,10 @@ KL, OVERLONG = "kl", "overlong"  # what an algorithm may take off; outside the l
 # Sums are rounded, so that equal rewards compare equal in whatever order they were added.
 _DIGITS = 9
 Weight = Annotated[float, Within(0, 1_000_000)]  # up to here, sums keep those digits
+
+
+class RewardFailed(ValueError):
+    """A reward raised an error, which is the cause, or gave no number in its range."""
 
 
 class Reward(Protocol):
@@ -186,13 +191,20 @@ class RewardSet:
         return [round(total, _DIGITS) for total in totals][::-1]
 
     def _value(self, name: str, turn: PlayedTurn) -> float:
-        """The unweighted reward of a turn. Raises ValueError if it is outside its range."""
+        """The unweighted reward of a turn. Raises RewardFailed without a number in its range."""
         part, law_1 = self.components[name], self.lawful and turn.violation
         if law_1 and not isinstance(part, Format):
             return part.range[0]
-        value, (low, high) = part(turn), part.range
-        if not low <= value <= high:  # also false for NaN
-            raise ValueError(f"reward {name} gave {value!r}, no number from {low:g} to {high:g}")
+        low, high = part.range
+        try:
+            found: Any = part(turn)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise RewardFailed(f"reward {name} raised {type(error).__name__}: {error}") from error
+        value = float(found) if isinstance(found, Real) else math.nan
+        if not low <= value <= high:
+            raise RewardFailed(f"reward {name} gave {found!r}, no number from {low:g} to {high:g}")
         return min(value, NOT_IN_LIST) if law_1 else value
 
     def _correct(

@@ -64,6 +64,24 @@ def read_table(path: Path, split: str | None, cache: Path) -> Table:
     return Table(data, _places(split or "train", len(data)))
 
 
+def fetch_table(name: str, cache: Path) -> Path:
+    """The training rows of a dataset on the hub, as a file that is fetched once. Runs no code."""
+    file = cache / f"{name.replace('/', '--')}.parquet"
+    if not file.is_file():
+        import datasets
+
+        try:
+            rows: Any = datasets.load_dataset(name, split="train")
+        except (OSError, ValueError) as error:  # datasets' own errors are some of these
+            code = f"datasets.load_dataset('{name}', split='train').to_parquet('rows.parquet')"
+            raise FolderError(
+                f"data={name}: no such file, and the hub did not give it ({str(error)[:_TOLD]}); "
+                f"where it does, {code} writes a file for data=rows.parquet"
+            ) from None
+        write_table(file, rows.with_format("arrow")[:].to_pylist(), "parquet")
+    return file
+
+
 def _load(path: Path, kind: str, cache: Path) -> Any:
     import datasets
     from datasets.exceptions import DatasetsError

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,6 +23,7 @@ from wordle_rl.game.rules import Game
 from wordle_rl.policy.batch import DoesNotFit, ran_out_of_memory
 from wordle_rl.policy.engine import EngineLost, NotFinite
 from wordle_rl.policy.policy import Policy
+from wordle_rl.rewards.scoring import RewardFailed
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form, check_room
 from wordle_rl.rollouts.play import Portions, check_grammar
@@ -39,12 +41,18 @@ from wordle_rl.training.checkpoint import Checkpointing, RunState
 from wordle_rl.training.curricula import Curriculum
 from wordle_rl.training.experiment import Experiment, stages_of_run
 from wordle_rl.training.log import Reporter, RunLog
-from wordle_rl.training.progress import announce, describe_step, describe_time
+from wordle_rl.training.progress import (
+    announce,
+    describe_generations,
+    describe_step,
+    describe_time,
+)
 from wordle_rl.training.step import StepResult, check_lengths, learn_step, sample_step
-from wordle_rl.training.validation import HeldOutPlay, RunReports
+from wordle_rl.training.validation import SMALL, HeldOutPlay, RunReports
 
 RESIDENT, DEVICE = "memory/resident_gb", "memory/device_gb"
 _PATIENCE = 5  # updates in a row that may fail before the run stops
+_FRAMES = 3  # of a traceback
 _FEWEST_STEPS = 3  # steps that a process must complete for another fresh one to help
 
 
@@ -91,14 +99,16 @@ def run_training(
             training.save()
         if (fault := describe_fault(error)) is None:
             raise
+        if isinstance(error, RewardFailed) and error.__cause__:  # for the author of the reward
+            traceback.print_exception(error.__cause__, limit=-_FRAMES, chain=False)
         saved = "the run is saved, " * training.whole
         again = f"{saved}continue with {TRAIN} resume={training.folder.path}"
         raise TrainingFailed(f"{fault}: {again}") from error
 
 
 def describe_fault(error: BaseException) -> str | None:
-    """One line about a lack of memory or lost servers; None for other errors."""
-    if isinstance(error, DoesNotFit | EngineLost):
+    """One line about a lack of memory, lost servers or a wrong reward; None for other errors."""
+    if isinstance(error, DoesNotFit | EngineLost | RewardFailed):
         return str(error)
     if ran_out_of_memory(error):
         return (
@@ -247,6 +257,10 @@ class Training:
             each = (time.monotonic() - self._begin) / (done - self.first_step)
             left = describe_time((trainer.steps - done) * each).replace(" ", "")
             print(f"{describe_step(done, metrics)} left={left}", flush=True)
+            recipe, pretrained = self.setup.recipe, self.policy.num_parameters[1] >= SMALL
+            if done == 2 and pretrained and recipe.teacher is None:  # the first step warms up
+                size = recipe.rollout.num_generations
+                print(describe_generations(metrics, size, trainer.steps), flush=True)
         return metrics
 
     def _learn(self, number: int) -> StepResult:

@@ -35,8 +35,21 @@ def describe_step(number: int, metrics: Mapping[str, float]) -> str:
 
 
 def describe_time(seconds: float) -> str:
-    """A time as 48 s, or as 2.5 min from 100 s on."""
-    return f"{seconds:.0f} s" if seconds < 99.5 else f"{seconds / 60:.1f} min"
+    """A time as 48 s, as 2.5 min from 100 s on, and as 2.5 h from 100 min on."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def describe_generations(metrics: Mapping[str, float], now: int, steps: int) -> str:
+    """What other sizes of a group would take. metrics: of a step with groups of size `now`.
+
+    All parts of a step grow with the rollouts, but for the optimizer's.
+    """
+    fixed = metrics.get("time/optimizer", 0.0)
+    times = {n: fixed + (metrics["time/step"] - fixed) * n / now for n in (2, 4, 8, 16)}
+    each = (f"{n}: {describe_time(t)}, {describe_time(t * steps)}" for n, t in times.items())
+    return f"num_generations, with the time of a step and of {steps:,}: {'; '.join(each)}"
 
 
 @contextmanager

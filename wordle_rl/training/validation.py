@@ -31,7 +31,7 @@ from wordle_rl.training.experiment import Experiment, describe_run_lineage
 from wordle_rl.training.metrics import answer_tokens, habit_metrics
 from wordle_rl.training.progress import GameCount, announce
 
-_SMALL = 20_000_000  # parameters below which a model plays all test secrets in seconds
+SMALL = 20_000_000  # parameters below which a model plays all test secrets in seconds
 _FEWER = 64  # secrets for the others
 
 
@@ -140,7 +140,7 @@ def choose_report_limit(asked: int | None, parameters: int) -> int | None:
 
     asked: trainer.report_limit. parameters: of the model.
     """
-    return _FEWER if asked is None and parameters >= _SMALL else asked
+    return _FEWER if asked is None and parameters >= SMALL else asked
 
 
 class RunReports:

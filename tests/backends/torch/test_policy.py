@@ -13,8 +13,10 @@ from lightning.pytorch import Trainer
 from torch.utils.data import DataLoader
 
 from tests.helpers.tiny import (
+    batch_of,
     full_logprobs,
     gemma,
+    gradients,
     lora_of,
     plain_copy,
     policy_of,
@@ -121,7 +123,7 @@ def test_an_adapter_moves_and_its_base_and_reference_do_not(model_folder):  # ro
             assert torch.equal(before[name], parameter), name
 
 
-@pytest.mark.parametrize("kind", ["full", "lora", "bf16"])
+@pytest.mark.parametrize("kind", ["full", "lora", "bf16", "fp16"])
 def test_a_two_armed_bandit_is_won_in_95_of_100_games(kind, tmp_path):  # row 23
     # Embeddings this long let a small hidden state prefer the even half of 340 tokens; LoRA
     # leaves the embeddings as they are.
@@ -130,7 +132,7 @@ def test_a_two_armed_bandit_is_won_in_95_of_100_games(kind, tmp_path):  # row 23
         model.save_pretrained(tmp_path)
         qwen_like_tokenizer().save_pretrained(tmp_path)
         model = lora_of(str(tmp_path))
-    policy = policy_of(model, lr=2e-2, precision="bf16" if kind == "bf16" else "fp32")
+    policy = policy_of(model, lr=2e-2, precision=kind if kind[-2:] == "16" else "fp32")
 
     def wins() -> float:
         plain = plain_copy(policy.model)
@@ -149,13 +151,13 @@ def test_a_two_armed_bandit_is_won_in_95_of_100_games(kind, tmp_path):  # row 23
 # -- failed updates -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["full", "lora", "bf16"])
+@pytest.mark.parametrize("kind", ["full", "lora", "bf16", "fp16"])
 @pytest.mark.parametrize("fault", [float("nan"), float("inf")])
 def test_an_update_that_is_not_finite_is_skipped_as_if_it_had_never_been(kind, fault, model_folder):
     policies = [
         policy_of(
             lora_of(model_folder) if kind == "lora" else qwen(340),
-            precision="bf16" if kind == "bf16" else "fp32",
+            precision=kind if kind[-2:] == "16" else "fp32",
             clip_grad_norm=1.0,
         )
         for _ in range(2)
@@ -194,15 +196,37 @@ def test_steps_too_small_for_bfloat16_add_up():
     assert (norm - start).abs().max() > 2**-7
 
 
+def test_gradients_that_float16_cannot_hold_are_scaled(tmp_path):
+    """Half of 2**-24 is 0 in float16, and there is nothing above 65,504."""
+    batch = batch_of(ROWS, [1.0, -1.0, 1.0], weights=[1e-9] * 3)
+    half, exact = (policy_of(qwen(), precision=name) for name in ("fp16", "fp32"))
+    wanted = torch.cat([g.flatten() for g in gradients(exact, batch, PLAIN).values()])
+
+    def find_error(scale: float) -> float:
+        state = {**half._scaler.state_dict(), "scale": scale}
+        half._scaler.load_state_dict(state)
+        found = torch.cat([g.flatten() for g in gradients(half, batch, PLAIN).values()])
+        return float((found - wanted).norm() / wanted.norm())
+
+    assert find_error(1.0) > 0.5
+    assert find_error(2.0**80) < 0.02  # halved until it fits
+    scale = half._scaler.get_scale()
+    assert 2.0**16 < scale < 2.0**80
+    half.save(tmp_path)
+    resumed = policy_of(qwen(), precision="fp16")
+    resumed.load(tmp_path)
+    assert resumed._scaler.get_scale() == scale
+
+
 # -- checkpoints ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["full", "bf16", "lora", "muon"])
+@pytest.mark.parametrize("kind", ["full", "bf16", "fp16", "lora", "muon"])
 def test_a_checkpoint_restores_weights_and_moments_bit_for_bit(kind, model_folder, tmp_path):
     def fresh(seed: int) -> TorchPolicy:
         if kind == "lora":
             return policy_of(lora_of(model_folder, seed=seed))
-        precision = "bf16" if kind == "bf16" else "fp32"
+        precision = kind if kind[-2:] == "16" else "fp32"
         name = "muon" if kind == "muon" else "adamw"
         return policy_of(qwen(340, seed=seed), precision=precision, name=name)
 

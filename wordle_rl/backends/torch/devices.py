@@ -25,7 +25,11 @@ from wordle_rl.policy.computing import (
 )
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
 
-DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
+DTYPES: dict[Precision, torch.dtype] = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
 _LAYERS = 4  # of the timed loop
 
 
@@ -83,7 +87,7 @@ def choose_computing(
     if precision == "auto":
         if on_cpu:
             torch.set_num_threads(1)  # other programs disturb one thread the least
-            works = {name: _build_work(dtype, model) for name, dtype in DTYPES.items()}
+            works = {name: _build_work(DTYPES[name], model) for name in ("fp32", "bf16")}
             precision, reason = choose_precision(time_in_turns(works))
         else:
             precision, reason = _ask_device(device)

@@ -35,6 +35,8 @@ from wordle_rl.backends.loading import (
     read_weights,
 )
 from wordle_rl.backends.tiny_model import build_untrained
+from wordle_rl.backends.torch.devices import DTYPES
+from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings, portable_name
 from wordle_rl.policy.tokenizer import HFTokenizer, list_stop_ids
 from wordle_rl.runs.files import read_object, write_json
@@ -48,7 +50,7 @@ _BATCH_ROTATIONS = ("dynamic", "longrope")
 
 
 def load_model(
-    settings: ModelSettings, *, precision: str, device: str
+    settings: ModelSettings, *, precision: Precision, device: str
 ) -> tuple[torch.nn.Module, HFTokenizer]:
     """The model on its device, ready to train, and its tokenizer.
 
@@ -63,7 +65,7 @@ def load_model(
         model, inner = build_untrained(seed=settings.seed, **shape)
     else:
         frozen = settings.lora is not None or settings.is_adapter
-        dtype = torch.bfloat16 if frozen and precision == "bf16" else torch.float32
+        dtype = DTYPES[precision] if frozen else torch.float32
         quantized = quantization_arguments(settings.quantize, dtype, device)
         notice_offline(settings.location)
         with explain_load_errors(settings.location, on_disk=Path(settings.location).is_dir()):

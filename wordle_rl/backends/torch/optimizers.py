@@ -79,7 +79,7 @@ def build_optimizers(model: nn.Module, optim: Optim, precision: Precision = "fp3
         decay = optim.weight_decay
         optimizers.append(build_adamw(rest, optim, weight_decay=decay, share=optim.rest_share))
     if matrices:
-        kind: Any = ExactMuon if precision == "fp32" else torch.optim.Muon
+        kind: Any = torch.optim.Muon if precision == "bf16" else ExactMuon
         group = {"params": [p for p in trainable if p in matrices], "share": 1.0}
         optimizers.append(
             kind(

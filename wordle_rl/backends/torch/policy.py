@@ -1,14 +1,18 @@
 """The policy on torch: one causal language model, fully trained or with a LoRA adapter.
 
-Trained weights are float32. With precision bf16 a fully trained model plays, scores and learns
-through one bfloat16 copy, which every update refreshes. Under LoRA the frozen base was loaded in
-bfloat16 already. On the CPU it computes through sums of base and adapter where it can, elsewhere
-through peft.
+Trained weights are float32. With precision bf16 or fp16 a fully trained model plays, scores and
+learns through one copy of it, which every update refreshes. Under LoRA the frozen base was loaded
+in that precision already. On the CPU it computes through sums of base and adapter where it can,
+elsewhere through peft.
+
+With fp16 the loss is scaled, or small gradients would become 0. Where a gradient is too large for
+it, the scale is halved and the update begins again.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -20,6 +24,7 @@ from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.engine import CachedEngine
 from wordle_rl.backends.policy import LanguagePolicy, Rows, compute_loss
 from wordle_rl.backends.torch.causal_lm import CausalLM
+from wordle_rl.backends.torch.devices import DTYPES
 from wordle_rl.backends.torch.engine import build_engine
 from wordle_rl.backends.torch.fast.merged_lora import merge_adapter, refresh_sums
 from wordle_rl.backends.torch.fast.rollouts import can_be_fast
@@ -35,8 +40,9 @@ from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.tokenizer import HFTokenizer
+from wordle_rl.runs.files import read_object, write_json
 
-_OPTIMIZER = "optimizer.safetensors"
+_OPTIMIZER, _SCALE = "optimizer.safetensors", "loss_scale.json"
 
 
 class TorchPolicy(LanguagePolicy):
@@ -71,15 +77,17 @@ class TorchPolicy(LanguagePolicy):
         self.backward: Callable[[torch.Tensor], None] = torch.Tensor.backward
         self.apply_gradients: list[Callable[[], Any]] = [o.step for o in self.optimizers]
         self._is_lora = hasattr(model, "peft_config")
-        self._has_copy = precision == "bf16" and not self._is_lora
+        self._has_copy = precision != "fp32" and not self._is_lora
         on_cpu = next(model.parameters()).device.type == "cpu"
         self._merged = merge_adapter(model) if self._is_lora and on_cpu else None
         if self._merged is not None and not can_be_fast(self._merged):
             self._merged = None  # peft's own forward pass is as fast
-        computes = _copy_in_bfloat16(model) if self._has_copy else self._merged or model
+        computes = _copy_model(model, precision) if self._has_copy else self._merged or model
         self.lm = CausalLM(computes, checkpointing=gradient_checkpointing)
         self.shares_openings = self.lm.shares_openings
         self._value_head: ValueHead | None = None
+        self._scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
+        self._scaler.scale(torch.zeros(1, device=self.device))  # prepares it in every process
 
     @property
     def device(self) -> torch.device:
@@ -158,7 +166,7 @@ class TorchPolicy(LanguagePolicy):
         with self.timers("forward"):
             loss, parts = self._compute_loss(batch, rows, algorithm)
         with self.timers("backward"):
-            self.backward(loss)
+            self.backward(self._scaler.scale(loss))
             for copied, master in self._copied_and_masters():
                 if copied.grad is not None:
                     gradient = copied.grad.float()
@@ -185,7 +193,20 @@ class TorchPolicy(LanguagePolicy):
                 parameter.grad = torch.zeros_like(parameter)
         self.processes.add_up([p.grad for p in self.trainable if p.grad is not None])
 
+    def update(self, batch: Batch, algorithm: Algorithm) -> dict[str, float]:
+        """See LanguagePolicy. With fp16 it begins again until no gradient is too large."""
+        while True:
+            scale = self._scaler.get_scale()
+            metrics = super().update(batch, algorithm)
+            overflowed = metrics["update/skipped"] and self._scaler.get_scale() < scale
+            if not overflowed or scale <= 1.0 or not math.isfinite(metrics["loss"]):
+                return metrics
+
     def _clip_gradients(self) -> float:
+        if self._scaler.is_enabled():
+            for optimizer in self.optimizers:
+                self._scaler.unscale_(optimizer)
+            self._scaler.update()
         limit = self.optim.clip_grad_norm or float("inf")
         return float(torch.nn.utils.clip_grad_norm_(self.trainable, limit))
 
@@ -201,7 +222,7 @@ class TorchPolicy(LanguagePolicy):
             copied.grad = None
 
     def _copied_and_masters(self) -> Iterable[tuple[nn.Parameter, nn.Parameter]]:
-        """Each parameter of the bfloat16 copy, if there is one, with the one it was copied from."""
+        """Each parameter of the copy, if there is one, with the one it was copied from."""
         if not self._has_copy:
             return ()
         return zip(self.lm.model.parameters(), self.model.parameters(), strict=True)
@@ -237,6 +258,8 @@ class TorchPolicy(LanguagePolicy):
         """Write everything a resumed run needs: export() and the optimisers' states."""
         self.export(folder / "model")
         save_states(self.optimizers, folder / _OPTIMIZER)
+        if self._scaler.is_enabled():
+            write_json(folder / _SCALE, self._scaler.state_dict())
 
     def load(self, folder: Path) -> None:
         """Restore what save() wrote. The reference does not change.
@@ -247,12 +270,14 @@ class TorchPolicy(LanguagePolicy):
         if self._value_head is not None:
             self._value_head.load(folder / "model")
         load_states(self.optimizers, folder / _OPTIMIZER)
+        if self._scaler.is_enabled() and (folder / _SCALE).is_file():
+            self._scaler.load_state_dict(dict(read_object(folder / _SCALE)))
         self.refresh_copy()
 
 
-def _copy_in_bfloat16(model: nn.Module) -> nn.Module:
-    """A copy with bfloat16 weights. Buffers, such as rotary frequencies, keep their precision."""
+def _copy_model(model: nn.Module, precision: Precision) -> nn.Module:
+    """A copy with weights in a precision. Buffers, such as rotary frequencies, keep theirs."""
     copied = copy.deepcopy(model)
     for parameter in copied.parameters():
-        parameter.data = parameter.data.to(torch.bfloat16)
+        parameter.data = parameter.data.to(DTYPES[precision])
     return copied

@@ -15,7 +15,7 @@ import pytest
 
 from wordle_rl.runs.paths import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 SMALL = (
     "experiment=none model=micro rollout.groups=2 num_generations=2 backend.threads=1 "
@@ -65,7 +65,7 @@ def run(installed: Path, tmp_path: Path):
         env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
         done = subprocess.run(
             [installed / "wordle-rl", *line.split()], cwd=tmp_path, env=env, capture_output=True,
-            text=True, timeout=250,
+            text=True, timeout=900,
         )  # fmt: skip
         assert done.returncode == code, done.stdout + done.stderr
         assert str(ROOT) not in done.stdout + done.stderr

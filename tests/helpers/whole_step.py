@@ -77,6 +77,7 @@ class Played:
     head: tuple[torch.Tensor, torch.Tensor] | None  # of values, before the step
     result: StepResult
     batches: list[Batch]  # of each update
+    metrics: list[dict[str, float]]  # of each update
 
 
 def play(algorithm: Any, fields: dict[str, Any]) -> Played:
@@ -99,11 +100,13 @@ def play(algorithm: Any, fields: dict[str, Any]) -> Played:
     engine = policy.engine
     policy.engine = lambda: off_the_mark(engine())
     batches: list[Batch] = []
+    metrics: list[dict[str, float]] = []
     update = policy.update
 
     def record(batch: Batch, algorithm: Any) -> dict[str, float]:
         batches.append(batch)
-        return update(batch, algorithm)
+        metrics.append(update(batch, algorithm))
+        return metrics[-1]
 
     policy.update = record
     plain = plain_copy(policy.model)
@@ -117,4 +120,4 @@ def play(algorithm: Any, fields: dict[str, Any]) -> Played:
         components=paid.components, weights=paid.weights, lawful=False, unpaid=unpaid
     )
     result = train_step(step_of(policy, replace(recipe, rewards=rewards), 0))
-    return Played(algorithm, fields, unpaid, plain, reference, before, result, batches)
+    return Played(algorithm, fields, unpaid, plain, reference, before, result, batches, metrics)

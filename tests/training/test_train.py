@@ -47,7 +47,8 @@ def metrics_of(folder: Path) -> list[dict]:
 def reinforced(tmp_path_factory) -> tuple[dict, Path]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning)
-        return run(tmp_path_factory.mktemp("runs"), *REINFORCED, "trainer.steps=3")
+        given = [*REINFORCED, "trainer.steps=3", "trainer.checkpoint_every=2"]
+        return run(tmp_path_factory.mktemp("runs"), *given)
 
 
 def test_a_run_folder_stands_alone(reinforced) -> None:
@@ -58,6 +59,7 @@ def test_a_run_folder_stands_alone(reinforced) -> None:
     assert (folder / "config.yaml").is_file() and (folder / "games.jsonl").is_file()
     assert json.loads((folder / "summary.json").read_text())["games"] == summary["games"] == 12
     assert summary["start"]["secrets"] == 12
+    assert {"step_000002", "step_000003"} <= {p.name for p in (folder / "checkpoints").iterdir()}
     assert [m["step"] for m in metrics_of(folder)] == [0, 1, 2, 3]
 
 

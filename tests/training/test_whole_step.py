@@ -78,6 +78,9 @@ def test_a_step_does_what_its_games_and_rewards_ask_for(case: str) -> None:
                 found = getattr(batch, name)[i, batch.trained[i]]
                 np.testing.assert_allclose(found, expected, atol=1e-4, err_msg=name)
     assert_groups_are_counted(oracle, result)
+    each = [m["policy/ratio_gap"] for m in played.metrics]
+    assert result.metrics["policy/ratio_gap"] == max(each)
+    assert len(each) == 1 or max(each) > min(each)
     charged = oracle.name == "ppo" or "kl in the reward" in case or "punished" in case
     if not charged and oracle.name != "sft":
         assert not oracle.teaches.all(), "some rollout must teach nothing"

@@ -8,8 +8,8 @@ compare draws with given uniforms leave them out.
 from __future__ import annotations
 
 import random
-from typing import Any
 from itertools import repeat
+from typing import Any
 
 import numpy as np
 import pytest

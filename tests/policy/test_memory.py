@@ -85,8 +85,8 @@ def test_peaks_are_within_15_percent_of_a_count_of_every_tensor(name):
     changes, (playing, learning, lean) = COUNTED[name]
     one = plan(**changes)
     assert one.peak_playing / GB == pytest.approx(playing, rel=0.15)
-    assert one.while_learning(checkpointing=False) / GB == pytest.approx(learning, rel=0.15)
-    assert one.while_learning(checkpointing=True) / GB == pytest.approx(lean, rel=0.15)
+    assert one.peak_learning / GB == pytest.approx(learning, rel=0.15)
+    assert plan(**changes, checkpointing=True).peak_learning / GB == pytest.approx(lean, rel=0.15)
 
 
 def test_what_fits_is_found():
@@ -95,8 +95,8 @@ def test_what_fits_is_found():
     assert one.while_playing(games) <= 48 * GB < one.while_playing(games + 2)
     assert one.find_games(5 * GB) == 0
     tokens = one.find_tokens(30 * GB)
-    assert replace(one, micro_batch_tokens=tokens).while_learning() <= 30 * GB
-    assert replace(one, micro_batch_tokens=2 * tokens).while_learning() > 30 * GB
+    assert replace(one, micro_batch_tokens=tokens).peak_learning <= 30 * GB
+    assert replace(one, micro_batch_tokens=2 * tokens).peak_learning > 30 * GB
     assert one.find_tokens(10 * GB) == 0
     taught = plan(games=0)  # a teacher plays
     assert taught.peak_playing == taught.while_playing(200)

@@ -32,8 +32,6 @@ Place = Literal["cpu", "cuda", "mps", "mlx"]
 
 GB = 1e9  # bytes
 MACHINES = (16, 24, 48, 80, 141)  # GB of memory that the table compares with
-DEFAULT_MICRO_BATCH = 4096  # padded tokens, where auto has no plan to choose by
-_MOST_MICRO_BATCH = 16_384  # auto takes no more, since larger products are no faster
 _FULL, _HALF = 4, 2  # bytes of a number in fp32, and in bf16 or fp16
 _NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)  # bytes of a weight in 4 bits, with its scales
 _GROWTH = 17 / 16  # keys and values grow by up to an eighth at once
@@ -64,7 +62,7 @@ class Plan:
 
     sizes: Sizes
     place: Place
-    half: bool  # computes in bf16 or fp16 or fp16
+    half: bool  # computes in bf16 or fp16
     lora: LoraSettings | None
     quantized: bool = False  # the base is rounded to 4 bits while it is loaded
     muon: bool = False
@@ -93,17 +91,12 @@ class Plan:
     @property
     def _adapted(self) -> list[tuple[int, int]]:
         """Inputs and outputs of each matrix of a layer that an adapter changes."""
-        if self.lora is None:
-            return []
-        targets = self.lora.targets
-        if targets == "all-linear":
-            targets = ".*"
-        pattern = targets if isinstance(targets, str) else "|".join(rf".*\.{t}" for t in targets)
-        return [
-            size
-            for name, size in self.sizes.matrices.items()
-            if re.fullmatch(pattern, f"model.layers.0.{name}")
-        ]
+        targets = [] if self.lora is None else self.lora.targets
+        if isinstance(targets, list):
+            targets = "|".join(rf".*\.{target}" for target in targets)
+        pattern = targets.replace("all-linear", ".*")
+        named = {f"model.layers.0.{name}": size for name, size in self.sizes.matrices.items()}
+        return [size for name, size in named.items() if re.fullmatch(pattern, name)]
 
     @property
     def trained(self) -> int:
@@ -191,9 +184,10 @@ class Plan:
         inputs = sum(inputs for inputs, _ in self._adapted)
         return kept + _FULL * (inputs + self.lora.rank * len(self._adapted))
 
-    def activations(self, *, checkpointing: bool) -> float:
+    @property
+    def activations(self) -> float:
         """What a micro-batch keeps for the backward pass."""
-        each = self.size * self.sizes.hidden if checkpointing else self._layer
+        each = self.size * self.sizes.hidden if self.checkpointing else self._layer
         return self._tokens * (each * self.sizes.layers + _FULL * self.sizes.hidden)
 
     @property
@@ -205,23 +199,16 @@ class Plan:
         at_once = min(tokens * self.sizes.vocabulary * _FULL, LOGITS_BYTES)
         return at_once * ((3 if self.place == "mlx" else 4) + self.needs_entropy)
 
-    def while_learning(self, *, checkpointing: bool | None = None) -> float:
-        """The peak of updates. checkpointing: None for what the run uses."""
-        lean = self.checkpointing if checkpointing is None else checkpointing
-        again = self._tokens * self._layer if lean else 0
-        part = self.activations(checkpointing=lean) + max(self.logits_learning, again)
+    @property
+    def peak_learning(self) -> float:
+        again = self._tokens * self._layer if self.checkpointing else 0
+        part = self.activations + max(self.logits_learning, again)
         step = 0 if self.place == "cpu" else _FULL * self.trained  # new weights beside the old
         return self.always + self.gradients + max(part, step)
 
     @property
     def peak(self) -> float:
-        return max(self.peak_playing, self.while_learning())
-
-    @property
-    def least(self) -> float:
-        """The peak with as few games, tokens and kept layers as can be."""
-        lean = replace(self, micro_batch_tokens=1, checkpointing=True).while_learning()
-        return max(lean, self.while_playing(max(self.group if self.games else 1, self.beams)))
+        return max(self.peak_playing, self.peak_learning)
 
     def find_games(self, limit: float) -> int:
         """The most games at once that fit into this many bytes."""
@@ -231,7 +218,7 @@ class Plan:
     def find_tokens(self, limit: float) -> int:
         """The most padded tokens that fit: all, half, a quarter, ... 0 if one game does not."""
         most = self.micro_batch_tokens
-        while replace(self, micro_batch_tokens=most).while_learning() > limit:
+        while replace(self, micro_batch_tokens=most).peak_learning > limit:
             if most <= self.game.whole:  # a longer game is a micro-batch of its own
                 return 0
             most //= 2
@@ -254,8 +241,8 @@ class Plan:
 
     def changes(self, fitted: Plan) -> dict[str, Any]:
         """What fit() changed, by field."""
-        both = {name: (getattr(self, name), getattr(fitted, name)) for name in _CHOSEN}
-        return {name: after for name, (before, after) in both.items() if before != after}
+        now = vars(fitted)
+        return {name: now[name] for name in _CHOSEN if now[name] != vars(self)[name]}
 
 
 def usable(memory: float, place: Place) -> float:
@@ -281,16 +268,17 @@ def format_table(names: Sequence[str], plans: Sequence[Plan]) -> str:
 
     columns = []
     for plan in plans:
+        kept, lean = (replace(plan, checkpointing=each) for each in (False, True))
         figures = {
             **plan.parts,
             "gradients": plan.gradients,
             "keys and values": plan.keys_values(max(plan.games, plan.held_out_games * plan.beams)),
-            "activations": plan.activations(checkpointing=False),
-            "activations, checkpointing": plan.activations(checkpointing=True),
+            "activations": kept.activations,
+            "activations, checkpointing": lean.activations,
             "logits while learning": plan.logits_learning,
             "peak while playing": plan.peak_playing,
-            "peak while learning": plan.while_learning(checkpointing=False),
-            "the same, checkpointing": plan.while_learning(checkpointing=True),
+            "peak while learning": kept.peak_learning,
+            "the same, checkpointing": lean.peak_learning,
         }
         columns.append({
             "games at once": f"{plan.games:,}",
@@ -305,14 +293,14 @@ def format_table(names: Sequence[str], plans: Sequence[Plan]) -> str:
 
 
 def settle_memory(setup: Experiment, place: Place, precision: str, memory: float) -> Experiment:
-    """Plan a run before its model is loaded. Returns it with sizes that fit.
+    """Plan a run of a pretrained model before it is loaded. Returns it with sizes that fit.
 
-    memory: bytes of the device for this process. Prints a few lines for a pretrained model. Raises
-    ConfigError in one line when the run cannot fit, with a change that helps.
+    memory: bytes of the device for this process. Prints a few lines. Raises ConfigError in one line
+    when the run cannot fit, with a change that helps.
     """
     backend: Any = setup.backend
-    trainer, model, large = setup.trainer, setup.model, is_large(setup.model)
-    if not large and backend.micro_batch_tokens != "auto":
+    trainer, model = setup.trainer, setup.model
+    if not is_large(model):
         return setup
     allowed = trainer.memory_limit_gb if place == "cpu" else trainer.device_memory_limit_gb
     limit = min(usable(memory, place), float("inf") if allowed is None else allowed * GB)
@@ -320,31 +308,29 @@ def settle_memory(setup: Experiment, place: Place, precision: str, memory: float
     plan = asked.fit(limit)
     if plan is None:
         raise ConfigError(
-            f"model={model.name} needs {asked.least / GB:.1f} GB at least, and {limit / GB:.1f} GB "
-            f"may be used: choose {find_change(setup, asked, limit, precision)}"
+            f"model={model.name} does not fit: {limit / GB:.1f} GB may be used: choose "
+            f"{find_change(setup, asked, limit, precision)}"
         )
     changes = asked.changes(plan)
-    if large:
-        own = f"{plan.games} games at once in training and " if plan.games else ""
-        again = ", layers computed again" if plan.checkpointing else ""
-        print(
-            f"memory plan for {limit / GB:.2f} GB on {place}: always {plan.always / GB:.2f} GB\n"
-            f"  {plan.peak_playing / GB:.2f} GB to play {own}{plan.held_out_games} in validation\n"
-            f"  {plan.while_learning() / GB:.2f} GB to learn micro-batches of "
-            f"{plan.micro_batch_tokens:,} tokens or one game of {plan.game.whole:,}{again}"
-        )
-        if changes:
-            made = [f"{_CHOSEN[name][0]}={str(value).lower()}" for name, value in changes.items()]
-            print(f"  chosen so that it fits: {' '.join(made)}")
-        if place != "cuda":
-            print(f"  {describe_free(plan.peak)}")
-        sys.stdout.flush()
-    recipe, tokens = setup.recipe, plan.micro_batch_tokens
+    own = f"{plan.games} games at once in training and " if plan.games else ""
+    again = ", layers computed again" if plan.checkpointing else ""
+    print(
+        f"memory plan for {limit / GB:.2f} GB on {place}: always {plan.always / GB:.2f} GB\n"
+        f"  {plan.peak_playing / GB:.2f} GB to play {own}{plan.held_out_games} in validation\n"
+        f"  {plan.peak_learning / GB:.2f} GB to learn micro-batches of "
+        f"{plan.micro_batch_tokens:,} tokens or one game of {plan.game.whole:,}{again}"
+    )
+    if changes:
+        made = [f"{_CHOSEN[name][0]}={str(value).lower()}" for name, value in changes.items()]
+        print(f"  chosen so that it fits: {' '.join(made)}")
+    if place != "cuda":
+        print(f"  {describe_free(plan.peak)}")
+    sys.stdout.flush()
+    recipe, tokens, lean = setup.recipe, plan.micro_batch_tokens, plan.checkpointing
     if "games" in changes:
         recipe = replace(recipe, rollout=replace(recipe.rollout, games_at_once=plan.games))
     if "held_out_games" in changes:
         model = replace(model, games_at_once=plan.held_out_games)
-    lean = plan.checkpointing
     backend = replace(backend, micro_batch_tokens=tokens, gradient_checkpointing=lean)
     return replace(setup, backend=backend, recipe=recipe, model=model)
 
@@ -386,11 +372,9 @@ def plan_memory(setup: Experiment, place: Place, precision: str) -> Plan:
     """The plan of an experiment. Raises ConfigError when the model's config cannot be found."""
     sizes, lora = find_sizes(setup.model)
     backend: Any = setup.backend
-    tokens, algorithm = backend.micro_batch_tokens, setup.recipe.algorithm
-    rollout, sampling = setup.recipe.rollout, setup.recipe.sampling
+    algorithm = setup.recipe.algorithm
     training, held_out = _count_games(setup, sizes.parameters)
-    trainer = setup.trainer
-    greedy = trainer.report or trainer.watch_every or not trainer.validation_temperature
+    rollout = setup.recipe.rollout
     apart = rollout.form == "fresh" or rollout.kind == "best_of"  # each answer is a sequence
     answers = _count_answers(setup) if apart else 1
     return Plan(
@@ -407,9 +391,9 @@ def plan_memory(setup: Experiment, place: Place, precision: str) -> Plan:
         games=training,
         group=rollout.num_generations,
         held_out_games=held_out,
-        beams=sampling.beams if greedy else 1,
+        beams=setup.recipe.sampling.beams,
         sequences=rollout.groups // backend.processes * rollout.num_generations * answers,
-        micro_batch_tokens=_MOST_MICRO_BATCH if tokens == "auto" else tokens,
+        micro_batch_tokens=backend.micro_batch_tokens,
         checkpointing=backend.gradient_checkpointing,
     )
 

@@ -174,7 +174,7 @@ class BackendSettings:
     name: ClassVar[str]
     devices: int
     precision: AskedPrecision | Literal["fp16"]
-    micro_batch_tokens: Count | Literal["auto"]
+    micro_batch_tokens: Count
 
     @property
     def processes(self) -> int:
@@ -198,7 +198,7 @@ class LightningSettings(BackendSettings):
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     precision: AskedPrecision | Literal["fp16"] = "auto"
     devices: Annotated[int, Within(1, 1024)] = 1
-    micro_batch_tokens: Count | Literal["auto"] = 4096
+    micro_batch_tokens: Count = 4096
     gradient_checkpointing: bool = False
     threads: Annotated[int, Within(1, 1024)] | Literal["auto"] = "auto"
 
@@ -215,7 +215,7 @@ class MlxSettings(BackendSettings):
     name = "mlx"
     devices = 1
     precision: AskedPrecision = "auto"
-    micro_batch_tokens: Count | Literal["auto"] = 4096
+    micro_batch_tokens: Count = 4096
     gradient_checkpointing: bool = False
     cache_gb: Annotated[float, Within(0, 1_000_000)] = 2.0
 

@@ -13,7 +13,7 @@ from mlx_lm import utils as mlx_lm_utils
 
 from wordle_rl.backends.loading import explain_load_errors
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, finish_loggers
-from wordle_rl.backends.memory import DEFAULT_MICRO_BATCH, measure_memory, settle_memory
+from wordle_rl.backends.memory import measure_memory, settle_memory
 from wordle_rl.backends.mlx.load import assemble, load_model
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.policy.computing import Computing, Precision
@@ -39,13 +39,12 @@ def build_policy(
         mx.disable_compile()  # mlx-lm's fused functions, for which a CPU needs a C++ compiler
     precision = _choose_precision(backend)
     loaded = load_model(model, precision=precision)
-    tokens = backend.micro_batch_tokens
     policy = MlxPolicy(
         loaded,
         temperature=temperature,
         optim=optim,
         precision=precision,
-        micro_batch_tokens=DEFAULT_MICRO_BATCH if tokens == "auto" else tokens,
+        micro_batch_tokens=backend.micro_batch_tokens,
         max_context=model.max_context,
         gradient_checkpointing=backend.gradient_checkpointing,
     )

@@ -18,7 +18,7 @@ import torch
 from lightning.pytorch import LightningModule
 
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, finish_loggers
-from wordle_rl.backends.memory import DEFAULT_MICRO_BATCH, settle_memory
+from wordle_rl.backends.memory import settle_memory
 from wordle_rl.backends.torch.devices import (
     choose_computing,
     choose_device,
@@ -83,7 +83,6 @@ def build_policy(
     """
     device = choose_device(backend, place)
     computing = computing or choose_computing(backend, torch.device(device), model)
-    tokens = backend.micro_batch_tokens
     network, tokenizer = load_model(model, precision=computing.precision, device=device)
     policy = TorchPolicy(
         network,
@@ -91,7 +90,7 @@ def build_policy(
         temperature=temperature,
         optim=optim,
         precision=computing.precision,
-        micro_batch_tokens=DEFAULT_MICRO_BATCH if tokens == "auto" else tokens,
+        micro_batch_tokens=backend.micro_batch_tokens,
         max_context=model.max_context,
         gradient_checkpointing=backend.gradient_checkpointing,
     )

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
@@ -122,6 +123,16 @@ def test_guess_breaks_no_clue_exactly_when_it_is_consistent(original):
             assert (broken == 0) == fits(guess, state)
             seen[broken == 0] += 1
     assert min(seen[True], seen[False]) > 25
+
+
+def test_so_does_every_guess_of_two_letters():
+    words = ["".join(letters) for letters in product("ab", repeat=5)]
+    codes = {pair: feedback_code(*pair) for pair in product(words, words)}
+    for secret, guess in product(words, words):
+        facts = letter_facts(after(secret, guess).clues)
+        for later in words:
+            fitting = codes[guess, later] == codes[guess, secret]
+            assert (broken_clues(later, facts).total == 0) == fitting
 
 
 def test_over_allowed_words_every_allowed_word_that_fits_is_a_candidate(small):

@@ -74,7 +74,9 @@ def ray_nodes(count: int, log: Path) -> Iterator[dict[str, str]]:
         "RAY_AUTH_TOKEN": secrets.token_hex(16),
         "RAY_ADDRESS": f"127.0.0.1:{port}",
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_raylet_start_wait_time_s": "300",
+        "RAY_raylet_start_wait_time_s": "600",
+        "RAY_agent_register_timeout_ms": "600000",
+        "RAY_memory_monitor_refresh_ms": "0",  # it kills ours for what other programs hold
         "VERL_PLATFORM": "cpu",
         "VERL_USE_EXTERNAL_MODULES": f"{package}.platform",
         "VERL_ENGINE_DEVICE": "cuda",

@@ -19,13 +19,8 @@ from wordle_rl.backends.torch import engine as torch_engine
 from wordle_rl.backends.torch import load as torch_load
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.policy.settings import ModelSettings
 
 pytestmark = [*NEEDS_SMOLLM2, pytest.mark.slow]
-ADAPTED = ModelSettings(
-    name="smollm2_sft", path="embedded/smollm2_sft", learning_rate=1e-4, max_tokens=16,
-    max_context=512,
-)  # fmt: skip
 QUESTIONS = [
     "What is the capital of France?",
     "Wordle: guess a word of five letters.\n\nWord: _ R _ _ E\nNot in the word: S T\nAnswer: guess",
@@ -53,9 +48,10 @@ def test_greedy_answers_are_those_of_generate(kind: str) -> None:
         loaded = mlx_load.load_model(settings_of(SMOLLM2), precision="fp32")
         ours = answers_of(mlx_engine.build_engine, MlxLM(loaded.model), prompts, stop)
     else:
-        settings = settings_of(SMOLLM2) if kind == "torch" else ADAPTED
-        if settings is ADAPTED:
-            plain = PeftModel.from_pretrained(plain, ADAPTED.location).eval()
+        settings = settings_of(SMOLLM2)
+        if kind == "torch with its adapter":
+            settings = settings_of("embedded/smollm2_sft")
+            plain = PeftModel.from_pretrained(plain, settings.location).eval()
         model, _ = torch_load.load_model(settings, precision="fp32", device="cpu")
         ours = answers_of(torch_engine.build_engine, CausalLM(model), prompts, stop)
     for prompt, answer in zip(prompts, ours, strict=True):

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import pandas as pd
 import psutil
 
 from wordle_rl.backends.sizes import Sizes, find_sizes, is_large
@@ -258,6 +257,7 @@ def usable(memory: float, place: Place) -> float:
 
 def format_table(names: Sequence[str], plans: Sequence[Plan]) -> str:
     """The plans as a table in GB, each below its name."""
+    import pandas as pd  # 65 MB, which training does without
 
     def describe_fit(plan: Plan, size: int) -> str:
         found = plan.fit(usable(size * GB, plan.place))

@@ -41,9 +41,9 @@ def given(tmp_path: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def outputs(*processes: subprocess.Popen[str]) -> list[str]:
-    """What each process printed until its end, which must come soon."""
-    return [process.communicate(timeout=SOON)[0] for process in processes]
+def outputs(*processes: subprocess.Popen[str], within: float = SOON) -> list[str]:
+    """What each process printed until its end, which must come within so many seconds."""
+    return [process.communicate(timeout=within)[0] for process in processes]
 
 
 def the_run(folder: Path) -> Path:
@@ -73,8 +73,9 @@ def begin(machines: Machines, given: list[str]) -> tuple[subprocess.Popen[str], 
     return both
 
 
+@pytest.mark.timeout(1200)
 def test_two_machines_train_what_two_processes_of_one_machine_do(machines, given, tmp_path):
-    said = outputs(*(machines.torchrun(node, *given) for node in (0, 1)))
+    said = outputs(*(machines.torchrun(node, *given) for node in (0, 1)), within=600)
     run = the_run(tmp_path)
     assert status(run) == "finished" and f"run folder: {run}" in said[0]
     assert "run folder" not in said[1] and "step" not in said[1], "only the first one speaks"

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from tests.helpers.engines import (
+    ENGINE_MODELS,
     GREEDY,
     SAMPLED,
     VOCAB,
@@ -163,9 +164,10 @@ def test_a_prompt_must_have_a_token_and_leave_room_for_one(models, tokens):
             ask([[1] * 11, [1] * tokens])
 
 
+@pytest.mark.parametrize(  # servers are not asked for distributions
+    "models", [name for name in ENGINE_MODELS if not name.startswith("vllm")], indirect=True
+)
 def test_next_logprobs_are_those_of_a_plain_forward_pass_and_change_no_answer(models):
-    if not models.takes_uniforms:
-        pytest.skip("servers are not asked for distributions")
     fed = prompts(4, 0)
     engine = models.engine()
     asked = [fed[i] for i in (2, 0, 3, 2)]

@@ -58,7 +58,7 @@ def list_ended(trials: Trials) -> list[tuple[str, FrozenTrial]]:
 def write_record(plan: StudyPlan, trials: Trials | None = None) -> None:
     """Write study.json. The command that started a study stays, without its database.
 
-    trials: None keeps those of the file.
+    trials: None leaves the trials in the file as they are.
     """
     settings = plan.settings
     before = read_record(settings.place)

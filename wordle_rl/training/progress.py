@@ -44,7 +44,7 @@ def describe_time(seconds: float) -> str:
 def describe_generations(metrics: Mapping[str, float], now: int, steps: int) -> str:
     """What other sizes of a group would take. metrics: of a step with groups of size `now`.
 
-    All parts of a step grow with the rollouts, but for the optimizer's.
+    The optimizer's time stays the same. All other times grow with the number of rollouts.
     """
     fixed = metrics.get("time/optimizer", 0.0)
     times = {n: fixed + (metrics["time/step"] - fixed) * n / now for n in (2, 4, 8, 16)}

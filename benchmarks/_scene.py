@@ -135,7 +135,7 @@ def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
     assert isinstance(setup.backend, LightningSettings)
     # Each side's precision is chosen by timing its games.
     backend = dataclasses.replace(setup.backend, precision="fp32")
-    computing = choose_computing(backend, torch.device("cpu"), setup.model)
+    computing = choose_computing(backend, torch.device("cpu"))
     print(*computing.reasons, sep="\n", flush=True)
     network, tokenizer = load_model(setup.model, precision="fp32", device="cpu")
     network.eval()

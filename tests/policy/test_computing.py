@@ -1,4 +1,4 @@
-"""Precision and threads are chosen by timing, recorded, and kept when a run resumes."""
+"""Precision and threads are chosen by the machine, recorded, and kept when a run resumes."""
 
 import json
 
@@ -8,22 +8,35 @@ import torch
 
 from tests.helpers.runs import resume, run, settings
 from wordle_rl.backends.torch import devices as torch_devices
+from wordle_rl.backends.torch.devices import choose_computing, choose_precision
 from wordle_rl.backends.torch.optimizers import orthogonalize
-from wordle_rl.policy.computing import choose_precision, choose_threads
+from wordle_rl.policy.settings import LightningSettings
 
 
-@pytest.mark.parametrize(("speedup", "chosen"), [(1.3, "bf16"), (1.2, "fp32"), (0.1, "fp32")])
-def test_bf16_is_taken_where_it_is_at_least_1_3_times_as_fast(speedup, chosen):
-    sentence = f"{chosen}: bf16 is {speedup} times as fast as fp32 on this processor"
-    assert choose_precision({"fp32": speedup, "bf16": 1.0}) == (chosen, sentence)
+@pytest.mark.parametrize(
+    ("allowed", "units", "chosen"),
+    [("AVX512", True, "bf16"), ("AVX512", False, "fp32"), ("AVX2", True, "fp32")],
+)
+def test_a_processor_computes_in_bf16_if_it_has_units_that_torch_may_use(
+    allowed, units, chosen, monkeypatch
+):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: allowed)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: units)
+    assert choose_precision(torch.device("cpu"))[0] == chosen
 
 
-@pytest.mark.parametrize(("two", "count"), [(0.05, 2), (0.105, 2), (0.4, 1)])
-def test_one_thread_is_used_where_two_are_slower_and_noise_changes_nothing(two, count):
-    found, told = choose_threads({1: 0.1, 2: two})
-    assert found == count and (told is None) == (count == 2)
-    if told:
-        assert told.startswith("1 thread: 2 take 4.0 times as long")
+@pytest.mark.parametrize(
+    ("cores", "busy", "threads"), [(2, 3, 2), (2, 50, 1), (2, 100, 1), (8, 26, 6)]
+)
+def test_a_run_takes_the_idle_cores(cores, busy, threads, monkeypatch):
+    monkeypatch.setattr("psutil.cpu_percent", lambda seconds: busy)
+    monkeypatch.setenv("OMP_NUM_THREADS", str(cores))
+    try:
+        found = choose_computing(LightningSettings(precision="fp32"), torch.device("cpu"))
+    finally:
+        torch.set_num_threads(1)
+    assert found.threads == threads
+    assert bool(found.reasons) == (threads < cores)
 
 
 @pytest.fixture
@@ -35,7 +48,7 @@ def small(tmp_path) -> list[str]:
 
 
 def say(monkeypatch, precision: str) -> None:
-    def found(seconds):
+    def found(device):
         return precision, f"{precision}: as the test says"
 
     monkeypatch.setattr(torch_devices, "choose_precision", found)

@@ -109,7 +109,9 @@ class LanguagePolicy(ABC):
         self.tokenizer = tokenizer
         self.timers = Timers()
         self.processes: Processes = ALONE  # replaced when more processes start
-        self.computing = Computing(precision=precision)  # replaced by the timed choice
+        self.computing = Computing(
+            precision=precision
+        )  # replaced by what was chosen on this machine
         self.optim = optim
         self.micro_batch_tokens = micro_batch_tokens  # halved when memory runs out
         self._temperature, self._max_context = temperature, max_context

@@ -1,8 +1,8 @@
 """A training run around the step: learning rate, validation, checkpoints, logs, report.
 
 Training is the same for every backend: a backend only decides who calls run_step. Nothing here
-draws random numbers, and the clock affects only the number of threads. So with a fixed number of
-threads, a resumed run repeats an uninterrupted one exactly. With several processes, each has a
+draws random numbers, and other programs affect only the number of threads. So with a fixed number
+of threads, a resumed run repeats an uninterrupted one exactly. With several processes, each has a
 Training and does the same work, but only the first writes files.
 """
 

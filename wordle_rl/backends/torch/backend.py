@@ -82,7 +82,7 @@ def build_policy(
     computing: how to compute there, None to find out.
     """
     device = choose_device(backend, place)
-    computing = computing or choose_computing(backend, torch.device(device), model)
+    computing = computing or choose_computing(backend, torch.device(device))
     network, tokenizer = load_model(model, precision=computing.precision, device=device)
     policy = TorchPolicy(
         network,
@@ -203,7 +203,7 @@ def _build_policy(setup: Experiment) -> tuple[TorchPolicy, Experiment]:
         place = 0 if launch is None else launch.local_rank
         device = choose_device(backend, place)
         limit_product_caches(setup.model, device)
-        computing = choose_computing(backend, torch.device(device), setup.model)
+        computing = choose_computing(backend, torch.device(device))
         if launch is None or launch.rank == 0:  # the other processes get its choices
             kind, memory = measure_device(device, backend.processes_here)
             setup = settle_memory(setup, kind, computing.precision, memory)

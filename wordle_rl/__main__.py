@@ -1,8 +1,8 @@
 """The command wordle-rl: wordle-rl <command> [arguments], or python -m wordle_rl <command>.
 
-`train` and `eval` are train.py and eval.py. Every other command is a module of wordle_rl/commands/
-with a function of the module's name, whose parameters are the arguments and whose docstring is the
-help. These modules import nothing heavy before the function runs.
+`train` and `eval` are train.py and eval.py. Every other command is a function in the module of its
+name in wordle_rl/commands/, whose parameters are the arguments and whose docstring is the help.
+These modules import nothing heavy before the function runs.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ if __name__ == "__main__":  # before anything slow is imported
     begin()
 
 import importlib
-import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 from wordle_rl import __version__
 from wordle_rl.runs.errors import fail, user_errors, whole_command
-from wordle_rl.runs.paths import PACKAGE
 
 with whole_command():  # which names a library that is not installed
     import typer
@@ -33,6 +31,7 @@ _COMPOSED = {  # name -> its config in conf/, and what it does
     "train": (TRAIN, "Train a model to play Wordle, or run a study with -m"),
     "eval": (EVAL, "Play full games with a run, a model or a scripted player"),
 }
+_MODULES = ("data", "export", "fetch", "judge", "memory", "play", "report", "verl")
 
 app = typer.Typer(context_settings=_HELP, rich_markup_mode=None)
 
@@ -59,20 +58,9 @@ def _add_composed(name: str, config: str, summary: str) -> None:
         run_composed(config)
 
 
-def find_commands() -> list[str]:
-    """The modules of wordle_rl/commands/ that define a function of their own name."""
-    files = sorted((PACKAGE / "commands").glob("*.py"))
-    return [
-        path.stem
-        for path in files
-        if path.stem not in _COMPOSED
-        and re.search(rf"^def {path.stem}\(", path.read_text(encoding="utf-8"), re.M)
-    ]
-
-
 for _name, _about in _COMPOSED.items():
     _add_composed(_name, *_about)
-for _name in find_commands():
+for _name in _MODULES:
     app.command()(getattr(importlib.import_module(f"wordle_rl.commands.{_name}"), _name))
 
 

@@ -5,17 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.commands import command
-from wordle_rl import __main__ as registry
 
 HEAVY = {"torch", "lightning", "transformers", "numpy", "hydra", "matplotlib", "optuna", "pandas"}
-
-
-def test_a_module_with_a_function_of_its_name_is_a_command(tmp_path, monkeypatch):
-    (tmp_path / "commands").mkdir()
-    (tmp_path / "commands" / "rank.py").write_text("import os\n\n\ndef rank(run: str) -> None:\n")
-    (tmp_path / "commands" / "helper.py").write_text("def rank(run: str) -> None:\n")
-    monkeypatch.setattr(registry, "PACKAGE", tmp_path)
-    assert registry.find_commands() == ["rank"]
 
 
 def test_the_list_is_printed_without_heavy_imports():

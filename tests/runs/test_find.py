@@ -1,4 +1,4 @@
-"""Which runs a folder has, how they are called, and which one `latest` means."""
+"""Which run `latest` means, and how a run is called."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from wordle_rl.commands.runs import runs
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import UNFINISHED, RunFolder, find_run, label_run
 from wordle_rl.runs.instantiate import ConfigError
@@ -44,31 +43,6 @@ def test_the_latest_run_is_the_newest_of_its_kind_that_can_be_read(outputs):
         find_run("latest", "init_from", "failed", outputs=outputs)
     with pytest.raises(ConfigError, match=r"run=latest: .*nowhere has no run$"):
         find_run("latest", outputs=outputs / "nowhere")
-
-
-def listed(outputs, capsys) -> list[list[str]]:
-    """The cells of the table but the first one, without its title."""
-    runs(outputs)
-    title, *lines = capsys.readouterr().out.splitlines()
-    assert " ".join(title.split()) == "run model reward steps val % test % status"
-    assert all(line.startswith("20") for line in lines)
-    return [line.split()[1:7] for line in lines]
-
-
-def test_a_list_says_how_each_run_stands_newest_first(outputs, capsys):
-    run = make_run(outputs, "training", 5, "running")
-    for step, rate in (0, 0.25), (10, 0.5), (20, None):
-        run.metrics_log().append(step, {} if rate is None else {"val/win_rate": rate})
-    write_json(run.path / "summary.json", {"win_rate": 0.75})
-    make_run(outputs, "second", 4, init_from={"run": str(run.path)})
-    (make_run(outputs, "broken", 6).path / "manifest.json").write_text("{")
-    with run.lock():
-        first, second, *others, last = listed(outputs, capsys)
-    assert first == ["tiny", "phase2", "20", "50.0", "75.0", "running"]
-    assert second[:3] == ["of", "training", "phase2"]
-    assert [line[-1] for line in others] == ["finished", "interrupted", "finished"]
-    assert last[-1] == "unreadable"
-    assert listed(outputs, capsys)[0][-1] == "killed", "without a process"
 
 
 def test_a_label_has_the_model_the_experiment_and_the_changes():

@@ -1,1 +1,1 @@
-"""What a user starts; each module with a function of its own name is a command of wordle-rl."""
+"""What a user starts; wordle_rl/__main__.py lists the commands."""

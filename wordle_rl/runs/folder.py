@@ -34,7 +34,6 @@ _PACKAGES = (  # whose versions a manifest holds, where they are installed
 )
 _RUN_FOLDER = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_(.+)_\d+-[0-9a-f]{6}")
 _NAME_LENGTH = 60  # characters of a run's name that its folder keeps, and of changes in a label
-BROKEN = (OSError, KeyError, TypeError, ValueError)  # what a damaged folder raises
 _REASON_LENGTH = 500  # characters that a manifest keeps of why a run failed
 _SETTING = re.compile(r"[+~]*([A-Za-z_][\w./@]*)=(.*)", re.S)
 # Settings that say nothing about what is learnt.
@@ -130,8 +129,7 @@ class RunFolder:
 
     def remove_unless_begun(self) -> bool:
         """Remove the folder of a run that failed before it measured anything; returns whether."""
-        marks = ("start.json", "metrics.jsonl", "checkpoints/last")
-        begun = any((self.path / name).exists() for name in marks)
+        begun = any((self.path / name).exists() for name in ("start.json", "metrics.jsonl"))
         if not begun:
             shutil.rmtree(self.path, ignore_errors=True)
         return not begun
@@ -158,15 +156,6 @@ class RunFolder:
             file.flush()
             yield
 
-    def is_locked(self) -> bool:
-        """Whether a process trains in the folder."""
-        with suppress(FileNotFoundError), open(self.path / ".lock", "rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
-
 
 # -- the runs of a folder -------------------------------------------------------------------------
 
@@ -182,25 +171,16 @@ def find_run(
     if given != LATEST:
         return RunFolder.open(root / given)
     found = []
-    for folder in list_runs(outputs):
-        with suppress(*BROKEN):
-            manifest = folder.manifest()
+    for path in outputs.glob("*/manifest.json"):
+        with suppress(OSError, KeyError, TypeError, ValueError):  # of a damaged folder
+            manifest = read_object(path)
             if not statuses or manifest["status"] in statuses:
-                found.append((read_time(manifest["started"]), folder.path))
+                began = datetime.fromisoformat(manifest["started"]).astimezone()
+                found.append((began, path.parent))
     if not found:
         kind = f" that is {' or '.join(statuses)}" if statuses else ""
         raise ConfigError(f"{setting}={LATEST}: {outputs} has no run{kind}")
     return RunFolder(max(found)[1])
-
-
-def list_runs(outputs: Path) -> list[RunFolder]:
-    """The run folders in a folder, in the order of their names."""
-    return [RunFolder(path.parent) for path in sorted(outputs.glob("*/manifest.json"))]
-
-
-def read_time(entry: str) -> datetime:
-    """A time that a manifest holds, as local time."""
-    return datetime.fromisoformat(entry).astimezone()
 
 
 # -- names ----------------------------------------------------------------------------------------

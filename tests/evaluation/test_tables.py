@@ -1,29 +1,12 @@
-"""What is printed of players: results and skill, the paired gain, and which games are shown."""
+"""What is printed of players: results and skill, and the paired gain."""
 
 import math
 
 from tests.helpers.played_games import played as game_of
 from tests.helpers.played_games import summary_of
-from wordle_rl.evaluation.boards import choose_pairs
 from wordle_rl.evaluation.tables import describe_change, report_table
-from wordle_rl.game.rules import Game
 
 WORDS = ("crane", "slate", "mound", "sleep", "crept", "steel", "abbey")
-
-
-def played(secret, won):
-    game = Game(secret, set(WORDS))
-    for guess in [secret] if won else [None] * 6:
-        game.play(guess)
-    return game
-
-
-def pairs_of(*results):
-    """A pair of games for each (won before, won after)."""
-    return [
-        (played(secret, before), played(secret, after))
-        for secret, (before, after) in zip(WORDS, results, strict=False)
-    ]
 
 
 def test_the_report_keeps_the_width_and_a_row_has_a_players_numbers(width=80):
@@ -47,14 +30,3 @@ def test_the_gain_takes_the_two_games_of_a_secret_as_a_pair():
         f"Gain in wins: +20.0 points (95 %: {20 - half:+.1f} to {20 + half:+.1f}).",
     ]
     assert describe_change(WORDS[:1], [(1, 0)]).endswith("Gain in wins: -100.0 points.")
-
-
-def test_half_of_the_shown_secrets_changed_whether_for_better_or_worse():
-    pairs = pairs_of((0, 0), (1, 0), (1, 1), (0, 1), (0, 0))
-    for count, *expected in (
-        (1, ["slate"], []),
-        (3, ["slate", "sleep"], ["crane"]),
-        (9, ["slate", "sleep"], ["crane", "mound", "crept"]),
-    ):
-        found = choose_pairs(pairs, count)
-        assert [[pair[0].secret for pair in part] for part in found] == expected

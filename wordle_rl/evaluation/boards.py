@@ -108,16 +108,3 @@ def boards_side_by_side(
     boards = [_board(game, colour, reward) for game, reward in zip(games, given, strict=True)]
     # Columns collapses the empty lines below and above a board into one.
     return render(Columns(boards, padding=(1, _GAP, 1, 0), equal=True), width, colour=colour)
-
-
-def choose_pairs(
-    pairs: Sequence[tuple[Any, Any]], count: int
-) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:
-    """The first pairs with another result than before, and the first ones with the same.
-
-    pairs: of games, or of what else has `won`. count: in all; half of them changed, rounded up.
-    """
-    changed = [pair for pair in pairs if pair[0].won != pair[1].won]
-    same = [pair for pair in pairs if pair[0].won == pair[1].won]
-    first = min(len(changed), max((count + 1) // 2, count - len(same)))
-    return changed[:first], same[: count - first]

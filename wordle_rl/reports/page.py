@@ -15,13 +15,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from wordle_rl.evaluation.boards import choose_pairs
-from wordle_rl.reports.pictures import (
-    board_pictures,
-    curve_pictures,
-    player_pictures,
-    to_svg,
-)
+from wordle_rl.reports.pictures import curve_pictures, player_pictures, to_svg
 from wordle_rl.reports.run import (
     GUESSES,
     WINS,
@@ -43,7 +37,6 @@ _NONE = "–"
 _SECRETS = {"test": "test secrets", "all": "all answers"}
 _SAME = ["output_dir", "resume"]  # settings that say nothing about a run
 _MOST_GAMES = 2_500  # secrets in the filter; the original lists have 2,315
-_PAIRS = 6  # secrets side by side
 _FEW = 5  # players in the filter
 _MOST_STEPS = 40  # of the table of wins
 _LONGEST = 300  # characters of a cell
@@ -92,7 +85,6 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> str:
     runs = _with_distinct_names(runs)
     names, one = [run.name for run in runs], runs[0] if len(runs) == 1 else None
     players = one.reports if one else [replace(r.best, label=r.name) for r in runs if r.best]
-    labels = [player.label for player in players]
     what = " or ".join(dict.fromkeys(map(_secrets_of, players))) or "test secrets"
     secrets = next((list(player.first_boards) for player in players if player.boards), [])
     solvers = solvers_of(runs[0], secrets)
@@ -101,7 +93,6 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> str:
     if everyone:
         standings = player_pictures(everyone, what, strong=len(players), optimum=bool(solvers))
     curves = curve_pictures(runs, solvers_of(runs[0]))
-    boards = board_pictures(_choose_boards(players), labels)
     columns = {"this run": runs[0]} if one else dict(zip(names, runs, strict=True))
     manifests: Any = {name: flatten(run.manifest) for name, run in columns.items()}
 
@@ -114,8 +105,8 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> str:
         + " and others" * (len(runs) > 3),
         facts=of_each([_describe(run) for run in runs]),
         missing=of_each([run.missing for run in runs]),
-        headline=_headline(one, players), what=what, labels=labels,
-        known=bool(solvers), standings=standings, curves=curves, boards=boards,
+        headline=_headline(one, players), what=what,
+        known=bool(solvers), standings=standings, curves=curves,
         results=_results_table(everyone, optimum=bool(solvers)),
         lineage=of_each([run.lineage for run in runs]), validations=_validations_table(columns),
         measures=_measures_table(players), games=_game_data(players),
@@ -272,16 +263,6 @@ def _interval(value: Estimate, scale: float, form: str) -> str:
 
 
 # -- games ----------------------------------------------------------------------------------------
-
-
-def _choose_boards(players: Sequence[Result]) -> list[tuple[Any, Any]]:
-    """Games of the first two players: half with another result, by hash order alone."""
-    if len(players) < 2:
-        return []
-    one, other = (player.first_boards for player in players[:2])
-    pairs = [(board, other[secret]) for secret, board in one.items() if secret in other]
-    changed, same = choose_pairs(pairs, _PAIRS)
-    return [*changed, *same]
 
 
 def _game_data(players: Sequence[Result]) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The pictures of a page, drawn on axes: wins and guesses over steps, players, boards.
+"""The pictures of a page, drawn on axes: wins and guesses over steps, and of players.
 
 A page has them as SVG in the page's own colour.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from markupsafe import Markup, escape
 
-from wordle_rl.reports.run import GUESSES, WINS, Board, Estimate, Result, Run
+from wordle_rl.reports.run import GUESSES, WINS, Estimate, Result, Run
 from wordle_rl.reports.solvers import OPTIMUM, OPTIMUM_TITLE
 from wordle_rl.runs.figures import BLUE, COLOURS, GREEN, INK, MARKERS, RED, new_figure
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 _GREY = "#7b7b7b"  # can be seen on white and on black
 _DASHES: tuple[Any, ...] = ((0, (6, 2)), (0, (1, 2)), (0, (6, 2, 1, 2)), (0, (3, 1)))
 _SMALL = 9.5  # points: at 400 pixels a picture is about as wide as it was drawn
-_TILES = (("#45c19c", "✓"), ("#f3b94d", "–"), ("#a9b0bb", ""))  # of marks 0, 1 and 2
-_TILE_INK = "#0d0f12"  # also on a dark page
 _SCALES = {WINS: (100, "games won, %", ".1f"), GUESSES: (1, "guesses", ".2f")}
 _BAND = "The band is the 95 % interval over secrets."
 _STYLE: Any = {
@@ -87,19 +85,6 @@ def player_pictures(
         draw = partial(draw_dots, rows=rows, strong=strong, measure=measure)
         lost = "" if measure == WINS else " A lost game counts as one more than the turns."
         found.append(Picture(name, title, note + lost, draw, (4.5, 1.0 + 0.34 * len(rows))))
-    return found
-
-
-def board_pictures(pairs: Sequence[tuple[Board, Board]], labels: Sequence[str]) -> list[Picture]:
-    """Two games of one secret side by side, a picture for each pair. labels: of the two players."""
-    found = []
-    for number, pair in enumerate(pairs, 1):
-        ends = [f"won in {len(game.rows)}" if game.won else "lost" for game in pair]
-        title = f"{pair[0].secret[:5].upper()}: {ends[0]}, {ends[1]}"
-        draw = partial(draw_pair, pair=pair, labels=labels)
-        size = (4.0, 0.4 + 0.3 * max(len(board.rows) for board in pair))
-        note = "✓ in its place, – elsewhere in the word."
-        found.append(Picture(f"board_{number}", title, note, draw, size))
     return found
 
 
@@ -175,31 +160,6 @@ def draw_dots(
     axes.margins(x=0.1)  # so that a number does not cross the axis
     axes.set_xlabel(unit)
     axes.grid(axis="x")
-
-
-def draw_pair(axes: Axes, pair: tuple[Board, Board], labels: Sequence[str]) -> None:
-    """Two games side by side, each below the name of its player."""
-    from matplotlib.patches import Rectangle
-
-    for number, (board, label) in enumerate(zip(pair, labels, strict=False)):
-        left = 6.2 * number
-        axes.text(left, -0.25, textwrap.shorten(label, 28), fontsize=_SMALL)
-        for top, (word, marks, note, _) in enumerate(board.rows):
-            for i in range(5):
-                colour, sign = _TILES[int(marks[i])] if marks else ("none", "")
-                tile = Rectangle((left + i, top), 0.92, 0.92, facecolor=colour, edgecolor=_GREY)
-                axes.add_patch(tile)
-                ink = _TILE_INK if marks else INK
-                style: Any = {"ha": "center", "va": "center", "color": ink}
-                letter = word[i : i + 1].upper()
-                axes.text(left + i + 0.46, top + 0.48, letter, weight="bold", **style)
-                if sign:
-                    axes.text(left + i + 0.8, top + 0.76, sign, fontsize=6.5, **style)
-            if note and not word:
-                axes.text(left + 2.5, top + 0.48, note, ha="center", va="center")
-    axes.set(xlim=(-0.1, 11.3), ylim=(max(len(board.rows) for board in pair), -1))
-    axes.set_aspect("equal")
-    axes.axis("off")
 
 
 def _errors(value: Estimate, scale: float) -> np.ndarray:

@@ -30,7 +30,7 @@ from wordle_rl.commands.resume import (
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.lineage import prompt_name
 from wordle_rl.policy.settings import LightningSettings
-from wordle_rl.runs.config import keep_config, quote
+from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import fail, user_errors
 from wordle_rl.runs.files import FolderError, remove_temporary_files
 from wordle_rl.runs.folder import LATEST, UNFINISHED, RunFolder, find_run
@@ -39,7 +39,7 @@ from wordle_rl.runs.interrupts import Interrupted, Interrupts, ignore_signals
 from wordle_rl.runs.paths import CONF, EVAL, ROOT, TRAIN
 from wordle_rl.runs.processes import Launch, check_first_start, read_launch
 from wordle_rl.training.experiment import Experiment, describe_run_lineage, stages_of_run
-from wordle_rl.training.loop import MemoryFull, TrainingFailed, describe_fault
+from wordle_rl.training.loop import TrainingFailed, describe_fault
 
 _PATIENCE = 60.0  # seconds that a further process gives the first one to save its work
 
@@ -51,14 +51,12 @@ class Opened:
     setup: Experiment
     folder: RunFolder
     resume: bool
-    overrides: Sequence[str] = ()  # of a resumed run
 
 
 def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """Train as configured. Returns the summary. overrides: the arguments of the command line.
 
-    Ctrl-C and SIGTERM save, print how to resume, and exit with 130 and 143. Above a memory limit, a
-    fresh process takes this one's place and continues.
+    Ctrl-C and SIGTERM save, print how to resume, and exit with 130 and 143.
     """
     begin = time.monotonic()
     with ExitStack() as stack:
@@ -135,7 +133,7 @@ def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> O
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)
     folder.note_resume(step=count_steps(folder), command=sys.argv, changes=changes)
-    return Opened(setup=setup, folder=folder, resume=True, overrides=overrides)
+    return Opened(setup=setup, folder=folder, resume=True)
 
 
 def _check_launch(setup: Experiment) -> None:
@@ -182,9 +180,6 @@ def _run_backend(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
             )
         except TrainingFailed as error:
             fail(str(error), code=1)
-    except MemoryFull as full:
-        again = [f"resume={quote(str(folder.path))}", *opened.overrides]
-        _continue_afresh(folder, full, again, interrupts)
     except Interrupted as signal:
         keep_config(folder, setup.config)  # keeps a resume's changes even before its first step
         folder.set_status("interrupted")
@@ -217,33 +212,6 @@ def print_data(setup: Experiment) -> None:
         print(f"{setup.trainer.epochs:g} epochs of {count:,} {what}: {setup.trainer.steps:,} steps")
 
 
-def _continue_afresh(
-    folder: RunFolder, full: MemoryFull, overrides: Sequence[str], interrupts: Interrupts
-) -> NoReturn:
-    """Continue a saved run in a fresh process, which takes this one's place."""
-    if not full.helps:
-        folder.set_failed(full)
-        fail(
-            f"{full}, so soon after the start that a fresh process would not help: continue with "
-            f"{TRAIN} resume={folder.path} and a higher limit"
-        )
-    interrupts.check()
-    if read_launch() is not None:  # a fresh process could not join the others
-        folder.set_status("interrupted", str(full))
-        fail(f"{full}: the run is saved, continue with {TRAIN} resume={folder.path}", code=1)
-    print(f"\n{full}: the run is saved and continues in a fresh process", flush=True)
-    start_afresh(overrides)
-
-
-def start_afresh(overrides: Sequence[str]) -> NoReturn:
-    """Replace this process, whose number stays, by the same command with other overrides."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    given = len(sys.argv) - 1  # arguments after the script's name or -m module
-    command = sys.orig_argv[1 : len(sys.orig_argv) - given]
-    os.execv(sys.executable, [sys.executable, *command, *overrides])
-
-
 def _note_hard_stop(folder: RunFolder) -> None:
     """Record that a second signal ends the process. Runs in a separate thread, just before."""
     line = f"stopped without saving: continue with {TRAIN} resume={folder.path}\n"
@@ -269,7 +237,7 @@ def follow(launch: Launch, file: str = "") -> NoReturn:
     try:
         with user_errors(), join_processes(launch, file) as processes:
             backend.follow(build_experiment, processes)
-    except (TrainingFailed, MemoryFull):
+    except TrainingFailed:
         pass  # the first process has the same error and prints it
     except NotFinite as error:
         # The first process has the same weights. It usually finds the error and ends this one.

@@ -53,7 +53,6 @@ from wordle_rl.training.validation import SMALL, HeldOutPlay, RunReports
 RESIDENT, DEVICE = "memory/resident_gb", "memory/device_gb"
 _PATIENCE = 5  # updates in a row that may fail before the run stops
 _FRAMES = 3  # of a traceback
-_FEWEST_STEPS = 3  # steps that a process must complete for another fresh one to help
 
 
 class TrainingFailed(RuntimeError):
@@ -61,11 +60,7 @@ class TrainingFailed(RuntimeError):
 
 
 class MemoryFull(RuntimeError):
-    """The run is above its memory limit. helps: whether a fresh process may get further."""
-
-    def __init__(self, message: str, *, helps: bool) -> None:
-        super().__init__(message)
-        self.helps = helps
+    """The run is above its memory limit."""
 
 
 def run_training(
@@ -108,7 +103,7 @@ def run_training(
 
 def describe_fault(error: BaseException) -> str | None:
     """One line about a lack of memory, lost servers or a wrong reward; None for other errors."""
-    if isinstance(error, DoesNotFit | EngineLost | RewardFailed):
+    if isinstance(error, DoesNotFit | EngineLost | MemoryFull | RewardFailed):
         return str(error)
     if ran_out_of_memory(error):
         return (
@@ -289,14 +284,13 @@ class Training:
         return {**self._memory, **skill, "time/skill": time.monotonic() - begin}
 
     def _check_memory(self) -> None:
-        """Save and raise MemoryFull if the last step left the run above a memory limit."""
+        """Raise MemoryFull if the last step left the run above a memory limit."""
         for key, name in (RESIDENT, "memory_limit_gb"), (DEVICE, "device_memory_limit_gb"):
             limit, used = getattr(self.setup.trainer, name), self._memory.get(key, 0.0)
             if limit is not None and used > limit:
-                self.save()
-                message = f"{used:.2f} GB are in use, more than trainer.{name}={limit:g} allows"
-                helps = self._state.step - self.first_step >= _FEWEST_STEPS
-                raise MemoryFull(message, helps=helps)
+                raise MemoryFull(
+                    f"{used:.2f} GB are in use, more than trainer.{name}={limit:g} allows"
+                )
 
     def describe_failure(self, reason: str) -> TrainingFailed:
         """The error to raise where weights or gradients are not finite numbers."""

@@ -33,7 +33,8 @@ def test_a_full_disk_leaves_what_was_there(kind: str, run: Path, refused) -> Non
     assert json.loads((run / "manifest.json").read_text())["status"] == "finished"
     StepLog(run / "metrics.jsonl").truncate_after(2)  # a torn last line, as the next start does
     assert contents(run) == before
-    assert CheckpointStore(run / "checkpoints", read_only=True).load_latest().step == 2
+    store = CheckpointStore(run / "checkpoints", read_only=True)
+    assert store.load_latest() == store.folder / "step_000002"
 
 
 def test_a_run_that_filled_the_disk_goes_on_when_there_is_room(run: Path, refused) -> None:

@@ -119,7 +119,6 @@ def test_a_checkpoint_of_another_model_is_refused(run: Path, other: Path, refuse
     shutil.rmtree(run / "checkpoints" / "step_000002")
     theirs = shutil.copytree(other / "checkpoints" / "step_000001", run / "checkpoints/step_000001",
                              dirs_exist_ok=True)  # fmt: skip
-    (run / "checkpoints" / "last").write_text("step_000001\n")
     before = contents(run)
     line = refused(training(f"resume={run} trainer.steps=3"))
     assert f"{theirs}/model/model.safetensors belongs to another model" in line

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 
+from wordle_rl.runs.checkpoints import step_of
+
 
 def write(text):
     def fill(folder):
@@ -19,7 +21,7 @@ def newest(store):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         checkpoint = store.load_latest()
-    return checkpoint.step, (checkpoint.path / "state.json").read_text()
+    return step_of(checkpoint), (checkpoint / "state.json").read_text()
 
 
 def steps(store):

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from tests.helpers.configs import composed
 from tests.helpers.tiny import many_stops, qwen, qwen_like_tokenizer
 from wordle_rl.commands.train import train
-from wordle_rl.runs.checkpoints import CheckpointStore
+from wordle_rl.runs.checkpoints import CheckpointStore, step_of
 
 SMALL = [
     "experiment=none", "words.test=6", "words.val=6", "rollout.groups=4", "num_generations=2",
@@ -113,7 +113,9 @@ def assert_equal_runs(one: Path, other: Path) -> None:
 
 
 def pointers(folder: Path) -> list[str]:
-    return [(folder / "checkpoints" / name).read_text() for name in ("last", "best")]
+    """The newest checkpoint and the one marked as best."""
+    store = CheckpointStore(folder / "checkpoints", read_only=True)
+    return [path.name for path in (store.latest(), store.best()) if path]
 
 
 def assert_close_runs(one: Path, other: Path) -> None:
@@ -167,6 +169,6 @@ def assert_saved(folder: Path, done: int) -> None:
     if newest is None:
         assert done == -1 and not (folder / "metrics.jsonl").exists()
         return
-    state = json.loads((newest.path / "state.json").read_text())
+    state = json.loads((newest / "state.json").read_text())
     logged = metrics_of(folder) if (folder / "metrics.jsonl").exists() else []
-    assert newest.step == state["step"] == (logged[-1]["step"] if logged else 0) == done
+    assert step_of(newest) == state["step"] == (logged[-1]["step"] if logged else 0) == done

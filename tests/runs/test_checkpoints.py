@@ -1,7 +1,6 @@
 """Checkpoints that are kept, found again, and notice damage."""
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -62,10 +61,9 @@ def test_a_damaged_file_is_named_and_the_one_before_is_loaded(store, name, damag
     with pytest.raises(FolderError, match=named) as error:
         store.verify(store.folder / "step_000002")
     assert "\n" not in str(error.value)
-    with pytest.warns(UserWarning, match=named):
-        assert store.load_latest().step == 1
-    with pytest.warns(UserWarning, match=named):
-        assert store.load_best().step == 1
+    for load in store.load_latest, store.load_best:
+        with pytest.warns(UserWarning, match=named):
+            assert load() == store.folder / "step_000001"
     with pytest.raises(FolderError, match=named):  # and no other one in its place
         store.load_named("best", "init_checkpoint=")
     damage(store.folder / "step_000001" / name)
@@ -76,17 +74,7 @@ def test_a_damaged_file_is_named_and_the_one_before_is_loaded(store, name, damag
 def test_training_that_went_back_goes_on_from_its_own_checkpoint(store):
     for step in (5, 10):
         store.save(step, write("first"))
-    store.save(6, write("second"))  # after a resume from 5
-    assert newest(store) == (6, "second")
-    assert steps(store) == ["step_000005", "step_000006"]
-
-
-@pytest.mark.parametrize("pointer", [b"", b"../..\n", b"step_000009\n", b"\xff\xfe"])
-def test_a_spoilt_or_missed_last_one_is_told_and_survived(store, pointer):
-    store.save(1, write("a"))
-    (store.folder / "last").write_bytes(pointer)
-    with pytest.warns(UserWarning, match="last"):
-        assert store.load_latest().step == 1
-    shutil.rmtree(store.save(2, write("a")))
-    with pytest.warns(UserWarning, match="last"):
-        assert store.load_latest().step == 1
+    for step in (6, 10):  # after a resume from 5
+        store.save(step, write("second"))
+        assert newest(store) == (step, "second")
+    assert steps(store) == ["step_000006", "step_000010"]

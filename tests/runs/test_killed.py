@@ -28,7 +28,7 @@ from tests.helpers.runs import (
     run,
     settings,
 )
-from wordle_rl.runs.checkpoints import CheckpointStore
+from wordle_rl.runs.checkpoints import CheckpointStore, step_of
 from wordle_rl.runs.paths import ROOT
 
 # Other processes may slow these. In seconds and in one process: tests/training/test_resume.py.
@@ -119,7 +119,7 @@ def newest_step(root: Path) -> int:
             warnings.simplefilter("error")
             store = CheckpointStore(folder / "checkpoints", read_only=True)
             checkpoint = store.load_latest()
-        return -1 if checkpoint is None else checkpoint.step
+        return -1 if checkpoint is None else step_of(checkpoint)
     return -1
 
 

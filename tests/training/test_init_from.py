@@ -16,7 +16,6 @@ from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, run
 from wordle_rl.commands.resume import begin_from
 from wordle_rl.policy.lineage import RECORD, stages_of
-from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training import checkpoint as saving
@@ -34,7 +33,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = trained(
             tmp_path_factory.mktemp("runs") / "small", "prompt=letters rollout.form=fresh"
         )
-    CheckpointStore(folder / "checkpoints", keep=3).mark_best(1)
+    (folder / "checkpoints" / "best").write_text("step_000001\n")
     return folder
 
 

@@ -115,9 +115,9 @@ def test_killed_before_its_best_checkpoint_was_marked_a_run_exports_that_one(tmp
             deadly.setattr(CheckpointStore, "mark_best", die_at_the_second)
             run(root, *given)
         [folder] = set(root.iterdir()) - {unbroken}
-        assert pointers(folder) == ["step_000003\n", "step_000000\n"]
+        assert pointers(folder) == ["step_000003", "step_000000"]
         resume(folder)
-    assert pointers(folder) == ["step_000003\n", "step_000003\n"]
+    assert pointers(folder) == ["step_000003", "step_000003"]
     assert_equal_runs(folder, unbroken)
 
 

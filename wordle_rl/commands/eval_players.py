@@ -154,7 +154,7 @@ def choose_model(config: dict[str, Any], settings: EvalSettings) -> ModelSetting
                 f"checkpoint must be best, last, start or a checkpoint's folder, and "
                 f"{store.folder} has no {which}"
             )
-        path = str(store.verify(found).path / "model")
+        path = str(store.verify(found) / "model")
         model = {**model, "path": path, "revision": MAIN, "shape": {}, "lora": None}
     return instantiate("model", model, ModelSettings)
 

@@ -21,7 +21,7 @@ from wordle_rl.game.rules import Rules
 from wordle_rl.policy.lineage import describe_lineage, stages_of
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import MAIN, UNTRAINED, LightningSettings, ModelSettings
-from wordle_rl.runs.checkpoints import CheckpointStore
+from wordle_rl.runs.checkpoints import CheckpointStore, step_of
 from wordle_rl.runs.files import read_object
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import instantiate
@@ -36,7 +36,7 @@ def read_source(run: RunFolder, checkpoint: Literal["best", "last", "start"]) ->
     config = resolve(read_saved_config(run))
     store = CheckpointStore(run.checkpoints, read_only=True)
     found = store.load_named(checkpoint, "--checkpoint ")
-    folder = found.path / "model"
+    folder = found / "model"
     own = {"path": str(folder), "revision": MAIN, "shape": {}, "lora": None, "quantize": None}
     model: ModelSettings = instantiate("model", {**config["model"], **own}, ModelSettings)
     words, splits = instantiate("words", config["words"], WordSettings).load()
@@ -48,7 +48,7 @@ def read_source(run: RunFolder, checkpoint: Literal["best", "last", "start"]) ->
     start = _find_start(folder, config["model"])
     untrained = start.name == UNTRAINED
     return Source(
-        step=found.step,
+        step=step_of(found),
         model=model,
         start=start,
         lineage=describe_lineage(stages_of(folder), words, splits, untrained=untrained),

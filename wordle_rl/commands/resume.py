@@ -94,7 +94,7 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str]) -> dict[str, Any] | No
     start = store.load_named(cfg.init_checkpoint, "init_checkpoint=")
     rate = cfg.model.learning_rate
     adopt(cfg, saved, "model", given)
-    cfg.model.path = str(start.path / "model")
+    cfg.model.path = str(start / "model")
     OmegaConf.update(cfg, "model.shape", {}, merge=False, force_add=True)
     OmegaConf.update(cfg, "model.revision", MAIN, force_add=True)  # the path was a hub name
     if saved.model.path == UNTRAINED:  # its name and learning rate are for learning from scratch
@@ -110,8 +110,8 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str]) -> dict[str, Any] | No
     return {
         "run": str(folder.path),
         "checkpoint": cfg.init_checkpoint,
-        "step": start.step,
-        "sha256": file_digest(start.path / MANIFEST),
+        "step": step_of(start),
+        "sha256": file_digest(start / MANIFEST),
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from wordle_rl.policy.lineage import Stage, write_stages
 from wordle_rl.policy.policy import Policy
-from wordle_rl.runs.checkpoints import Checkpoint, CheckpointStore
+from wordle_rl.runs.checkpoints import CheckpointStore, step_of
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.files import read_object, write_json
 from wordle_rl.runs.folder import RunFolder
@@ -96,8 +96,8 @@ class Checkpointing:
         checkpoint = self._policy.processes.gather(newest)[0]
         if checkpoint is None:
             return RunState()
-        self._policy.load(checkpoint.path)
-        state = RunState(**read_object(checkpoint.path / _STATE))
+        self._policy.load(checkpoint)
+        state = RunState(**read_object(checkpoint / _STATE))
         self._curriculum.load_state_dict(state.curriculum)
         if state.begun:
             self._saved = state.step
@@ -126,10 +126,10 @@ class Checkpointing:
         """Load the best readable checkpoint into the policy. Returns its step."""
         with user_errors():
             best = self._store.load_best() if self._writes else None
-        found: Checkpoint | None = self._policy.processes.gather(best)[0]
+        found = self._policy.processes.gather(best)[0]
         assert found is not None
-        self._policy.load(found.path)
-        return found.step
+        self._policy.load(found)
+        return step_of(found)
 
     def export(self, state: RunState, step: int) -> None:
         """Write the policy to the run's folder `model`. step: the one its weights are from."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -296,7 +296,7 @@ def settle_memory(setup: Experiment, place: Place, precision: str, memory: float
     """Plan a run of a pretrained model before it is loaded. Returns it with sizes that fit.
 
     memory: bytes of the device for this process. Prints a few lines. Raises ConfigError in one line
-    when the run cannot fit, with a change that helps.
+    when the run cannot fit, with what takes less.
     """
     backend: Any = setup.backend
     trainer, model = setup.trainer, setup.model
@@ -308,8 +308,9 @@ def settle_memory(setup: Experiment, place: Place, precision: str, memory: float
     plan = asked.fit(limit)
     if plan is None:
         raise ConfigError(
-            f"model={model.name} does not fit: {limit / GB:.1f} GB may be used: choose "
-            f"{find_change(setup, asked, limit, precision)}"
+            f"model={model.name} does not fit: {limit / GB:.1f} GB may be used: choose a smaller "
+            "model, num_generations, sampling.max_tokens or sampling.beams, model.lora={rank: 16} "
+            "or model.quantize=4bit"
         )
     changes = asked.changes(plan)
     own = f"{plan.games} games at once in training and " if plan.games else ""
@@ -333,27 +334,6 @@ def settle_memory(setup: Experiment, place: Place, precision: str, memory: float
         model = replace(model, games_at_once=plan.held_out_games)
     backend = replace(backend, micro_batch_tokens=tokens, gradient_checkpointing=lean)
     return replace(setup, backend=backend, recipe=recipe, model=model)
-
-
-def find_change(setup: Experiment, plan: Plan, limit: float, precision: str) -> str:
-    """A change of settings with which a plan fits. It may change the games."""
-
-    def list_changes() -> Iterator[tuple[str, Plan]]:
-        if 2 <= (most := plan.find_games(limit)) < plan.group:
-            yield f"num_generations={most}", replace(plan, group=most, games=most)
-        if 1 <= most < plan.beams:
-            yield f"sampling.beams={most}", replace(plan, beams=most)
-        if plan.lora is None:
-            yield "model.lora={rank: 16}", replace(plan, lora=LoraSettings())
-        elif not plan.quantized and plan.place in ("cpu", "cuda"):
-            yield "model.quantize=4bit", replace(plan, quantized=True)
-        tokens = setup.recipe.sampling.max_tokens
-        while tokens := tokens // 2:
-            shorter = replace(setup.recipe.sampling, max_tokens=tokens)
-            less = replace(setup, recipe=replace(setup.recipe, sampling=shorter))
-            yield f"sampling.max_tokens={tokens}", plan_memory(less, plan.place, precision)
-
-    return next((change for change, made in list_changes() if made.fit(limit)), "a smaller model")
 
 
 def describe_free(peak: float) -> str:

@@ -26,7 +26,7 @@ def policy_with_head(model: Any = None, **settings: Any) -> TorchPolicy:
     """A policy whose value head has learnt something."""
     policy = policy_of(qwen() if model is None else model, **settings)
     policy.add_value_head()
-    head = policy._value_head
+    head = policy.lm.value_head
     assert head is not None
     with torch.no_grad():
         numbers = torch.arange(len(head.weight))
@@ -114,5 +114,5 @@ def test_a_checkpoint_restores_head_and_moments_bit_for_bit(kind, model_folder, 
     other.load(tmp_path)
     go_on(other)
     assert same(weights_of(policy.model), weights_of(other.model))
-    assert policy._value_head is not None and other._value_head is not None
-    assert same(weights_of(policy._value_head), weights_of(other._value_head))
+    assert policy.lm.value_head is not None and other.lm.value_head is not None
+    assert same(weights_of(policy.lm.value_head), weights_of(other.lm.value_head))

@@ -100,8 +100,8 @@ class Pair:
                 found.append(
                     (name.replace("lora_A", "lora_a").replace("lora_B", "lora_b"), parameter)
                 )
-        if self.torch._value_head is not None:
-            head = self.torch._value_head.named_parameters()
+        if self.torch.lm.value_head is not None:
+            head = self.torch.lm.value_head.named_parameters()
             found += [(f"value_head.{name}", parameter) for name, parameter in head]
         return found
 

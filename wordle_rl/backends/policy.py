@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wordle_rl.algorithms.base import Algorithm, LossInputs, constant
+from wordle_rl.backends.token_outputs import LanguageModel, Rows, TokenOutputs
 from wordle_rl.policy.batch import (
     Batch,
     DoesNotFit,
@@ -24,7 +23,6 @@ from wordle_rl.policy.batch import (
     split_micro_batches,
 )
 from wordle_rl.policy.computing import Computing, Precision
-from wordle_rl.policy.grammar import Choices, Options
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.policy import LARGEST
 from wordle_rl.policy.tokenizer import HFTokenizer
@@ -32,63 +30,6 @@ from wordle_rl.runs.processes import ALONE, Processes
 from wordle_rl.runs.timing import Timers
 
 T = TypeVar("T")
-Rows = NDArray[np.int64]  # [R] numbers of some rows of a batch
-
-
-class TokenOutputs(NamedTuple):
-    """What one forward pass says of each token. The backend's arrays [R, T], 0 if not trained."""
-
-    logprobs: Any  # natural log
-    entropy: Any = None  # of the distribution that the token was drawn from
-    values: Any = None  # of the value head, before it was drawn
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """The tokens to score at P places, which are numbered row by row.
-
-    place, ids, shares: [E] number of a place, a token, and how much it counts in the place's score.
-    """
-
-    place: NDArray[np.int64]
-    ids: NDArray[np.int64]
-    shares: FloatArray
-    choices: list[Choices] | None = None  # of each place, what its token was drawn from
-
-    @classmethod
-    def of(cls, batch: Batch, rows: Rows, trained: NDArray[np.bool_]) -> Wanted:
-        """What is wanted at the trained places [R, T] of some rows."""
-        if batch.distributions is None:
-            ids = batch.ids[rows, : trained.shape[1]][trained]
-            ones, choices = np.ones(len(ids), np.float32), None
-            if batch.choices is not None:
-                choices = [some for row in rows for some in batch.choices[row]]
-            return cls(place=np.arange(len(ids)), ids=ids, shares=ones, choices=choices)
-        number = trained.cumsum().reshape(trained.shape) - 1
-        targets = [batch.distributions[row] for row in rows]
-        return cls(
-            place=np.concatenate([number[row, t.places] for row, t in enumerate(targets)]),
-            ids=np.concatenate([t.ids for t in targets]),
-            shares=np.concatenate([t.probabilities for t in targets]),
-        )
-
-    def part(self, start: int, count: int) -> Part:
-        """What is wanted at some of the places, from number `start` on."""
-        inside = (self.place >= start) & (self.place < start + count)
-        options, columns = None, self.ids[inside]
-        if self.choices is not None:
-            options = Options.of(self.choices[start : start + count])
-            columns = np.searchsorted(options.tokens, columns)
-        return Part(self.place[inside] - start, columns, self.shares[inside], options)
-
-
-class Part(NamedTuple):
-    """The tokens to score at some places, by their columns in the logits [P, U]."""
-
-    place: NDArray[np.int64]
-    columns: NDArray[np.int64]
-    shares: FloatArray
-    options: Options | None  # that the logits are of. None: the whole vocabulary
 
 
 class LanguagePolicy(ABC):
@@ -233,18 +174,13 @@ class LanguagePolicy(ABC):
 
 
 def compute_loss(
-    xp: Any,
-    algorithm: Algorithm,
-    outputs: TokenOutputs,
-    batch: Batch,
-    rows: Rows,
-    to_array: Callable[[NDArray], Any],
+    lm: LanguageModel, algorithm: Algorithm, outputs: TokenOutputs, batch: Batch, rows: Rows
 ) -> tuple[Any, dict[str, Any]]:
     """The loss of some rows, and their part of an update's metrics.
 
-    xp: the array namespace, torch or mlx.core. to_array: makes one of its arrays of numpy's. A
-    metric is a sum over the trained tokens, or their largest value if it is in LARGEST.
+    A metric is a sum over the trained tokens, or their largest value if it is in LARGEST.
     """
+    xp, to_array = lm.xp, lm.to_array
 
     def part(values: FloatArray | None) -> Any:
         if values is None:

@@ -23,7 +23,7 @@ from tests.helpers.tiny import (
 from tests.helpers.updates import PLAIN, ROWS, games, play_bandit, whole
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.ppo import Ppo
-from wordle_rl.backends.mlx import causal_lm as mlx_causal_lm
+from wordle_rl.backends import token_outputs
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.policy.batch import Batch
 from wordle_rl.training.update import update_in_minibatches
@@ -168,7 +168,7 @@ def test_checkpointed_layers_and_head_pieces_give_the_same_gradient(build, monke
     batch = batch_of(ROWS, [0.7, -1.3, 0.4])
     algorithm = Grpo(beta=0.0, entropy=0.1)
     plain = mlx_gradients(mlx_policy_of(build()), batch, algorithm)
-    monkeypatch.setattr(mlx_causal_lm, "LOGITS_BYTES", 4 * 64 * 3)  # three tokens a piece
+    monkeypatch.setattr(token_outputs, "LOGITS_BYTES", 4 * 64 * 3)  # three tokens a piece
     frugal = mlx_policy_of(build(), gradient_checkpointing=True)
     again = mlx_gradients(frugal, batch, algorithm)
     assert plain.keys() == again.keys()

@@ -24,8 +24,7 @@ from tests.helpers.tiny import (
 from tests.helpers.updates import PLAIN
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.sft import Sft
-from wordle_rl.backends.torch import policy as torch_policy
-from wordle_rl.backends.torch import token_outputs
+from wordle_rl.backends import token_outputs
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.policy.batch import Batch, DoesNotFit, Targets
 
@@ -197,10 +196,10 @@ def test_no_sample_is_lost_when_memory_runs_out_in_the_middle(error, after, prec
     assert capsys.readouterr().out == ""
 
 
-def test_scores_are_complete_when_memory_runs_out(monkeypatch):
+def test_scores_are_complete_when_memory_runs_out():
     batch, policy = eight_rows(), policy_of(qwen(), micro_batch_tokens=36)
     expected = policy.score(batch)
-    real, calls = token_outputs.compute_token_outputs, []
+    real, calls = policy.lm.read, []
 
     def compute(*given: Any, **named: Any) -> Any:
         calls.append(given)
@@ -208,7 +207,7 @@ def test_scores_are_complete_when_memory_runs_out(monkeypatch):
             raise CUDA
         return real(*given, **named)
 
-    monkeypatch.setattr(torch_policy, "compute_token_outputs", compute)
+    policy.lm.read = compute
     assert np.abs(policy.score(batch) - expected).max() < 1e-6
     assert len(calls) > 3
     assert policy.update(batch, PLAIN)["update/halved"] == 1.0

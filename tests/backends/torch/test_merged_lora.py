@@ -8,7 +8,7 @@ import torch
 
 from tests.helpers.tiny import batch_of, gemma, lora_of, policy_of
 from wordle_rl.algorithms.sft import Sft
-from wordle_rl.backends.policy import Wanted
+from wordle_rl.backends.token_outputs import Wanted
 from wordle_rl.backends.torch.fast.frozen_head import compute_logprobs
 from wordle_rl.backends.torch.fast.merged_lora import merge_adapter
 

@@ -13,14 +13,13 @@ from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
+import numpy as np
 from mlx.utils import tree_unflatten
+from numpy.typing import NDArray
 
 from wordle_rl.backends.mlx.save import Weights
-from wordle_rl.backends.policy import Wanted
-from wordle_rl.policy.batch import LOGITS_BYTES
+from wordle_rl.backends.token_outputs import LanguageModel
 from wordle_rl.policy.grammar import LOW, Options
-
-_BYTES = 4  # of a float32 logit
 
 
 class ValueHead(nn.Module):
@@ -36,8 +35,10 @@ class ValueHead(nn.Module):
         return hidden.astype(mx.float32) @ self.weight + self.bias
 
 
-class MlxLM:
+class MlxLM(LanguageModel):
     """Trunk and head of a model of a family that config.py knows."""
+
+    xp = mx
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -46,7 +47,7 @@ class MlxLM:
         table, head = self._trunk.embed_tokens, inner.get("lm_head")
         self._head: Any = table if head is None else head  # the module that has its weights
         self._project: Callable[[mx.array], mx.array] = table.as_linear if head is None else head
-        self._vocabulary = int(table.weight.shape[0])
+        self.vocabulary = int(table.weight.shape[0])
 
     @contextmanager
     def use_weights(self, weights: Weights) -> Iterator[None]:
@@ -63,10 +64,6 @@ class MlxLM:
         self.model.update(tree_unflatten(list(weights.items())))
 
     def compute_logits(self, hidden: mx.array, options: Options | None = None) -> mx.array:
-        """float32 logits [..., V] of hidden states [..., H].
-
-        options: of n hidden states [n, H]; the logits are [n, U] then.
-        """
         logits = self._project(hidden).astype(mx.float32)
         if options is None:
             return logits
@@ -83,50 +80,22 @@ class MlxLM:
     def add_value_head(self) -> dict[str, mx.array]:
         """Give the model a value head. Returns the head's weights, by their names in the model."""
         head = ValueHead(self.compute_hidden(mx.array([[1]])).shape[-1])
-        self.model.value_head = head
+        self.model.value_head = self.value_head = head
         return {f"value_head.{name}": weight for name, weight in head.items()}
 
-    def read_places(
-        self,
-        ids: mx.array,
-        places: mx.array,
-        wanted: Wanted,
-        temperature: float,
-        *,
-        entropy: bool = False,
-        values: bool = False,
-    ) -> dict[str, mx.array]:
-        """`logprobs` [P], and perhaps `entropy` and `values`, of flat places [P] of ids [N, T].
+    def to_array(self, values: NDArray) -> mx.array:
+        return mx.array(values)
 
-        Place n T + t is token t of row n, and t must not be 0. The head runs only there.
-        """
-        hidden = self.compute_hidden(ids)
-        hidden = hidden.reshape(-1, hidden.shape[-1])[places - 1]
+    def read_states(self, ids: NDArray[np.int64], trained: NDArray[np.bool_]) -> mx.array:
+        hidden = self.compute_hidden(mx.array(ids.astype(np.int32)))
+        places = mx.array(np.flatnonzero(trained))
+        return hidden.reshape(-1, hidden.shape[-1])[places - 1]
 
-        def read(hidden: mx.array, start: int) -> tuple[mx.array, ...]:
-            part = wanted.part(start, len(hidden))
-            place, columns, shares = map(mx.array, (part.place, part.columns, part.shares))
-            logits = self.compute_logits(hidden, part.options) / temperature
-            normalizer = mx.logsumexp(logits, axis=-1)
-            chosen = mx.zeros(len(hidden)).at[place].add(logits[place, columns] * shares)
-            if not entropy:
-                return (chosen - normalizer,)
-            expected = (mx.exp(logits - normalizer[:, None]) * logits).sum(-1)
-            return chosen - normalizer, normalizer - expected
+    def add_at(self, size: int, place: mx.array, values: mx.array) -> mx.array:
+        return mx.zeros(size).at[place].add(values)
 
-        count, most = len(places), max(LOGITS_BYTES // (_BYTES * self._vocabulary), 1)
-        if count <= most:
-            found = read(hidden, 0)
-        else:
-            # The backward pass computes the logits of each part again. With a large vocabulary,
-            # keeping them would need more memory than the model.
-            parts = [
-                recompute(self._head, partial(read, start=start))(hidden[start : start + most])
-                for start in range(0, count, most)
-            ]
-            found = tuple(mx.concatenate(list(column)) for column in zip(*parts, strict=True))
-        outputs = dict(zip(("logprobs", "entropy"), found, strict=False))
-        return outputs | ({"values": self.model.value_head(hidden)} if values else {})
+    def recompute_head(self, function: Callable[..., Any], states: mx.array, start: int) -> Any:
+        return recompute(self._head, partial(function, start=start))(states)
 
     def checkpoint_layers(self) -> None:
         """Recompute each layer in the backward pass instead of keeping its activations."""

@@ -27,13 +27,8 @@ from wordle_rl.backends.mlx.save import (
     load_weights,
     save_model_or_adapter,
 )
-from wordle_rl.backends.policy import (
-    LanguagePolicy,
-    Rows,
-    TokenOutputs,
-    Wanted,
-    compute_loss,
-)
+from wordle_rl.backends.policy import LanguagePolicy, compute_loss
+from wordle_rl.backends.token_outputs import Rows
 from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim
@@ -105,45 +100,20 @@ class MlxPolicy(LanguagePolicy):
     def _read(
         self, batch: Batch, rows: Rows, *, reference: bool = False, values: bool = False
     ) -> FloatArray:
-        weights = self._weights_in_use
-        if reference:
-            assert self._reference is not None
-            weights = self._reference
-        outputs = self._compute_outputs(weights, batch, rows, values=values)
-        return np.array(outputs.values if values else outputs.logprobs)
-
-    def _compute_outputs(
-        self,
-        weights: Weights,
-        batch: Batch,
-        rows: Rows,
-        *,
-        entropy: bool = False,
-        values: bool = False,
-    ) -> TokenOutputs:
-        """One forward pass over some rows of a batch."""
-        width = int(batch.lengths[rows].max())
-        trained = batch.trained[rows, :width]
-        places = mx.array(np.flatnonzero(trained))
+        weights = self._reference if reference else self._weights_in_use
+        assert weights is not None
         with self.lm.use_weights(weights):
-            found = self.lm.read_places(
-                mx.array(batch.ids[rows, :width].astype(np.int32)), places,
-                Wanted.of(batch, rows, trained), self._temperature, entropy=entropy,
-                values=values,
-            )  # fmt: skip
-
-        def place(values: mx.array) -> mx.array:
-            return mx.zeros((trained.size,)).at[places].add(values).reshape(trained.shape)
-
-        return TokenOutputs(**{name: place(values) for name, values in found.items()})
+            outputs = self.lm.read(batch, rows, temperature=self._temperature, values=values)
+        return np.array(outputs.values if values else outputs.logprobs)
 
     def _add_gradient(self, batch: Batch, rows: Rows, algorithm: Algorithm) -> dict[str, float]:
         def compute(weights: Weights) -> Any:
-            outputs = self._compute_outputs(
-                self._copy(weights), batch, rows,
-                entropy=algorithm.needs_entropy, values=algorithm.needs_values,
-            )  # fmt: skip
-            return compute_loss(mx, algorithm, outputs, batch, rows, mx.array)
+            with self.lm.use_weights(self._copy(weights)):
+                outputs = self.lm.read(
+                    batch, rows, temperature=self._temperature,
+                    entropy=algorithm.needs_entropy, values=algorithm.needs_values,
+                )  # fmt: skip
+            return compute_loss(self.lm, algorithm, outputs, batch, rows)
 
         with self.timers("update"):
             (_, parts), new = mx.value_and_grad(compute)(self.weights)

@@ -9,16 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from safetensors.torch import save_file
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from wordle_rl.backends.loading import VALUE_HEAD, check_fit, read_weights
+from wordle_rl.backends.token_outputs import LanguageModel, Wanted
 from wordle_rl.backends.torch.cache import SlotCache
 from wordle_rl.backends.torch.fast import training as fast_training
+from wordle_rl.backends.torch.fast.frozen_head import compute_logprobs
 from wordle_rl.backends.torch.fast.merged_lora import MergedLinear
 from wordle_rl.backends.torch.fast.rollouts import FastQwen2, can_be_fast
 from wordle_rl.backends.torch.load import last_place
@@ -37,8 +44,34 @@ def recompute(function: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
     return checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False, **named)
 
 
-class CausalLM:
+class ValueHead(nn.Module):
+    """A linear function in float32 that starts at 0 everywhere."""
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(hidden_size))
+        self.bias = nn.Parameter(torch.zeros(()))
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Values [...] of hidden states [..., H]."""
+        with torch.autocast(hidden.device.type, enabled=False):
+            return hidden.float() @ self.weight + self.bias
+
+    def save(self, folder: Path) -> None:
+        save_file(self.state_dict(), folder / VALUE_HEAD)
+
+    def load(self, folder: Path) -> None:
+        """Restore what save() wrote. Raises CheckpointError unless it fits this head."""
+        saved = read_weights(folder / VALUE_HEAD)
+        check_fit(folder / VALUE_HEAD, saved, self.state_dict())
+        self.load_state_dict(saved)
+
+
+class CausalLM(LanguageModel):
     """Trunk and head of a model, which may be wrapped by peft."""
+
+    xp = torch
+    value_head: ValueHead | None
 
     def __init__(self, model: nn.Module, *, checkpointing: bool = False) -> None:
         """checkpointing: whether the backward pass computes each layer again."""
@@ -47,6 +80,7 @@ class CausalLM:
         inner: Any = get_base() if get_base is not None else model
         self._trunk: Any = inner.get_decoder()
         self._head: Any = inner.get_output_embeddings()
+        self.vocabulary = len(self._head.weight)
         self.config: Any = self._trunk.config
         self._scale = getattr(self.config, "final_logit_softcapping", None)
         self._window: int = getattr(self.config, "sliding_window", None) or 0
@@ -60,11 +94,6 @@ class CausalLM:
         return self.config.num_hidden_layers
 
     @property
-    def vocabulary(self) -> int:
-        """Logits of each token."""
-        return self._head.weight.shape[0]
-
-    @property
     def device(self) -> torch.device:
         return self._head.weight.device
 
@@ -75,10 +104,6 @@ class CausalLM:
         return self._head.weight if self._is_merged and plain else None
 
     def compute_logits(self, hidden: torch.Tensor, options: Options | None = None) -> torch.Tensor:
-        """float32 logits [..., V] of hidden states [..., H].
-
-        options: of n hidden states [n, H]; the logits are [n, U] then.
-        """
         weight = self._head.weight
         if options is not None:
             weight = weight[torch.from_numpy(options.tokens).to(weight.device)]
@@ -89,6 +114,25 @@ class CausalLM:
         if options is not None:
             logits = logits.masked_fill(torch.from_numpy(options.closed).to(logits.device), LOW)
         return logits
+
+    def to_array(self, values: NDArray) -> torch.Tensor:
+        return torch.from_numpy(values).to(self.device)
+
+    def read_states(self, ids: NDArray[np.int64], trained: NDArray[np.bool_]) -> torch.Tensor:
+        return self.compute_states(self.to_array(ids), self.to_array(trained)[:, 1:])
+
+    def add_at(self, size: int, place: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(size, device=self.device).index_add(0, place, values)
+
+    def recompute_head(self, function: Callable[..., Any], states: torch.Tensor, start: int) -> Any:
+        return recompute(function, states, start)
+
+    def score_states(
+        self, states: torch.Tensor, wanted: Wanted, temperature: float, entropy: bool
+    ) -> tuple[torch.Tensor, ...]:
+        if entropy or self.frozen_head is None:
+            return super().score_states(states, wanted, temperature, entropy)
+        return (compute_logprobs(self, states, wanted, temperature, self.states_at_once),)
 
     def compute_hidden(
         self, ids: torch.Tensor, start: int = 0, cache: DynamicCache | None = None

@@ -22,8 +22,9 @@ from torch import nn
 
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.engine import CachedEngine
-from wordle_rl.backends.policy import LanguagePolicy, Rows, compute_loss
-from wordle_rl.backends.torch.causal_lm import CausalLM
+from wordle_rl.backends.policy import LanguagePolicy, compute_loss
+from wordle_rl.backends.token_outputs import Rows
+from wordle_rl.backends.torch.causal_lm import CausalLM, ValueHead
 from wordle_rl.backends.torch.devices import DTYPES
 from wordle_rl.backends.torch.engine import build_engine
 from wordle_rl.backends.torch.fast.merged_lora import merge_adapter, refresh_sums
@@ -35,7 +36,6 @@ from wordle_rl.backends.torch.optimizers import (
     load_states,
     save_states,
 )
-from wordle_rl.backends.torch.token_outputs import ValueHead, compute_token_outputs
 from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim
@@ -85,7 +85,6 @@ class TorchPolicy(LanguagePolicy):
         computes = _copy_model(model, precision) if self._has_copy else self._merged or model
         self.lm = CausalLM(computes, checkpointing=gradient_checkpointing)
         self.shares_openings = self.lm.shares_openings
-        self._value_head: ValueHead | None = None
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
         self._scaler.scale(torch.zeros(1, device=self.device))  # prepares it in every process
 
@@ -144,8 +143,8 @@ class TorchPolicy(LanguagePolicy):
 
     def add_value_head(self) -> None:
         """Add a linear head that learns values from the trunk's hidden states."""
-        self._value_head = ValueHead(self.lm.config.hidden_size).to(self.device)
-        parameters = list(self._value_head.parameters())
+        self.lm.value_head = ValueHead(self.lm.config.hidden_size).to(self.device)
+        parameters = list(self.lm.value_head.parameters())
         self.trainable += parameters
         self.optimizers.append(build_adamw(parameters, self.optim, weight_decay=0.0))
         self.apply_gradients.append(self.optimizers[-1].step)
@@ -154,13 +153,8 @@ class TorchPolicy(LanguagePolicy):
     def _read(
         self, batch: Batch, rows: Rows, *, reference: bool = False, values: bool = False
     ) -> FloatArray:
-        if values and self._value_head is None:
-            raise RuntimeError("add_value_head() was not called before values were asked for")
-        head = self._value_head if values else None
-        outputs = compute_token_outputs(
-            self.lm, batch, rows, temperature=self._temperature, value_head=head
-        )
-        return (outputs.logprobs if head is None else outputs.values).cpu().numpy()
+        outputs = self.lm.read(batch, rows, temperature=self._temperature, values=values)
+        return (outputs.values if values else outputs.logprobs).cpu().numpy()
 
     def _add_gradient(self, batch: Batch, rows: Rows, algorithm: Algorithm) -> dict[str, float]:
         with self.timers("forward"):
@@ -177,13 +171,11 @@ class TorchPolicy(LanguagePolicy):
     def _compute_loss(
         self, batch: Batch, rows: Rows, algorithm: Algorithm
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        outputs = compute_token_outputs(
-            self.lm, batch, rows, temperature=self._temperature, entropy=algorithm.needs_entropy,
-            value_head=self._value_head if algorithm.needs_values else None,
+        outputs = self.lm.read(
+            batch, rows, temperature=self._temperature,
+            entropy=algorithm.needs_entropy, values=algorithm.needs_values,
         )  # fmt: skip
-        return compute_loss(
-            torch, algorithm, outputs, batch, rows, lambda a: torch.from_numpy(a).to(self.device)
-        )
+        return compute_loss(self.lm, algorithm, outputs, batch, rows)
 
     def _share_gradients(self) -> None:
         have = self.processes.gather([parameter.grad is not None for parameter in self.trainable])
@@ -251,8 +243,8 @@ class TorchPolicy(LanguagePolicy):
         else:
             model.save_pretrained(folder)
         self.tokenizer.inner.save_pretrained(folder)
-        if self._value_head is not None:
-            self._value_head.save(folder)
+        if self.lm.value_head is not None:
+            self.lm.value_head.save(folder)
 
     def save(self, folder: Path) -> None:
         """Write everything a resumed run needs: export() and the optimisers' states."""
@@ -267,8 +259,8 @@ class TorchPolicy(LanguagePolicy):
         Raises CheckpointError when another model wrote it, or it cannot be read.
         """
         load_weights(self.model, folder / "model", is_lora=self._is_lora)
-        if self._value_head is not None:
-            self._value_head.load(folder / "model")
+        if self.lm.value_head is not None:
+            self.lm.value_head.load(folder / "model")
         load_states(self.optimizers, folder / _OPTIMIZER)
         if self._scaler.is_enabled() and (folder / _SCALE).is_file():
             self._scaler.load_state_dict(dict(read_object(folder / _SCALE)))

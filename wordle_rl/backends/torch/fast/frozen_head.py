@@ -12,18 +12,18 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from wordle_rl.backends.policy import Wanted
-from wordle_rl.backends.torch.causal_lm import CausalLM
+from wordle_rl.backends.token_outputs import Wanted
 
 _ROWS = 256  # more hidden states at once are no faster
 
 
 def compute_logprobs(
-    lm: CausalLM, states: torch.Tensor, wanted: Wanted, temperature: float, most: int
+    lm: Any, states: torch.Tensor, wanted: Wanted, temperature: float, most: int
 ) -> torch.Tensor:
     """Log-probabilities [P] of what is wanted after hidden states [P, H].
 
-    lm: with a frozen head, which gets no gradient. most: states whose logits may exist at once.
+    lm: a CausalLM with a frozen head, which gets no gradient. most: states whose logits may exist
+    at once.
     """
     logprobs: Any = _LogProbs.apply(states, lm, wanted, temperature, min(most, _ROWS))
     return logprobs
@@ -32,7 +32,7 @@ def compute_logprobs(
 class _LogProbs(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, states: torch.Tensor, lm: CausalLM, wanted: Wanted, temperature: float, rows: int
+        ctx: Any, states: torch.Tensor, lm: Any, wanted: Wanted, temperature: float, rows: int
     ) -> torch.Tensor:
         head = lm.frozen_head
         assert head is not None
@@ -41,10 +41,7 @@ class _LogProbs(torch.autograd.Function):
         for start in range(0, len(states), rows):
             now = slice(start, start + rows)
             part = wanted.part(start, len(states[now]))
-            place, columns, shares = (
-                torch.from_numpy(array).to(states.device)
-                for array in (part.place, part.columns, part.shares)
-            )
+            place, columns, shares = map(lm.to_array, (part.place, part.columns, part.shares))
             logits = lm.compute_logits(states[now], part.options)
             if temperature != 1.0:
                 logits /= temperature

@@ -90,10 +90,6 @@ class CausalLM(LanguageModel):
         self._last_place = last_place(self.config)
 
     @property
-    def layers(self) -> int:
-        return self.config.num_hidden_layers
-
-    @property
     def device(self) -> torch.device:
         return self._head.weight.device
 

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from wordle_rl.backends.engine import CachedEngine, Ints
-from wordle_rl.backends.torch.cache import SlotBuffers, SlotCache
+from wordle_rl.backends.torch.cache import SlotCache
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.grammar import Options
@@ -29,19 +29,17 @@ class TorchRows:
 
     def __init__(self, lm: CausalLM) -> None:
         self._lm, self._trunk = lm, lm.choose_rollout_trunk()
-        self._buffers = SlotBuffers(lm.layers)
+        self._cache = SlotCache(lm.device)
 
     @torch.inference_mode()
     def feed(self, ids: Ints, starts: Ints, last: Ints) -> torch.Tensor:
-        device = self._lm.device
-        cache = SlotCache(self._buffers, starts, ids.shape[1], device)
-        new, ends = (torch.from_numpy(array).to(device) for array in (ids, last))
-        return self._trunk.compute_last_hidden(new, ends, cache)
+        self._cache.place(starts, ids.shape[1])
+        new, ends = map(self._lm.to_array, (ids, last))
+        return self._trunk.compute_last_hidden(new, ends, self._cache)
 
     @torch.inference_mode()
     def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
-        self._buffers.reserve(max(targets) + 1, 0)
-        self._buffers.move(list(sources), list(targets))
+        self._cache.move(sources, targets)
 
     def pick(self, hidden: torch.Tensor, index: Sequence[int]) -> torch.Tensor:
         return hidden[list(index)]

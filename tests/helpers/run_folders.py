@@ -11,7 +11,7 @@ from wordle_rl.evaluation.summary import game_record
 from wordle_rl.game.rules import Game
 from wordle_rl.runs.files import StepLog, json_bytes, write_json
 
-NAME = "2026-11-22_08-56-39_{}_8606-4bf868"
+NAME = "20261122-0856_{}"
 WIN_RATE = ("win_rate", "win_rate_low", "win_rate_high")
 BEFORE = [("crane", ["slate", "crane"]), ("sleep", ["abbey", None, "mound", "abbey", "slate",
           "zzzzz"]), ("crept", ["crane", "abbey", "mound", "slate", "steel", "crane"])]  # fmt: skip

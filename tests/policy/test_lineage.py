@@ -11,7 +11,7 @@ from wordle_rl.words.splits import Splits, split_secrets
 
 WORDS = load_words()
 SPLITS = split_secrets(WORDS, test=315, val=200)
-DATE = "2026-11-22_14-15-33"
+DATE = "20261122-1415"
 
 
 def digest(secrets) -> str:
@@ -20,7 +20,7 @@ def digest(secrets) -> str:
 
 def stage(name: str, protocol: str, secrets, **more: Any) -> dict[str, Any]:
     return {
-        "run": f"{DATE}_{name}_28679-44435a", "protocol": protocol, "secrets": len(secrets),
+        "run": f"{DATE}_{name}", "protocol": protocol, "secrets": len(secrets),
         "held_out": 515,
         "digests": {"words": WORDS.digest, "splits": SPLITS.digest, "secrets": digest(secrets)},
         **more,

@@ -89,7 +89,7 @@ def test_nothing_leaves_the_page(html, page):
 
 def test_texts_of_a_run_are_never_markup(tmp_path, monkeypatch):
     monkeypatch.undo()
-    name = f"2026-11-22_08-56-39_{HOSTILE.replace('/', '')}_8606-4bf868"
+    name = f"20261122-0856_{HOSTILE.replace('/', '')}"
     folder = make_run(tmp_path, status_reason=HOSTILE, platform=HOSTILE, model=HOSTILE)
     folder = folder.rename(tmp_path / name)
     record = {"secret": HOSTILE, "won": False, "guesses": [HOSTILE, None], "feedback": [None, None],

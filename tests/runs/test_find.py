@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wordle_rl.runs.files import write_json
-from wordle_rl.runs.folder import UNFINISHED, RunFolder, find_run, label_run
+from wordle_rl.runs.folder import UNFINISHED, RunFolder, find_run, given_name, label_run
 from wordle_rl.runs.instantiate import ConfigError
 
 
@@ -38,7 +38,8 @@ def test_the_latest_run_is_the_newest_of_its_kind_that_can_be_read(outputs):
     for text in "{", "[]", '{"status": "finished", "started": "soon"}', '{"status": 3}':
         (make_run(outputs, "broken", 9).path / "manifest.json").write_text(text)
     for statuses, name in ((), "a_new"), (("finished",), "a_new"), (UNFINISHED, "stopped"):
-        assert f"_{name}_" in find_run("latest", "run", *statuses, outputs=outputs).path.name
+        found = find_run("latest", "run", *statuses, outputs=outputs)
+        assert given_name(found.path.name) == name
     with pytest.raises(ConfigError, match=r"init_from=latest: .*outputs has no run that is failed"):
         find_run("latest", "init_from", "failed", outputs=outputs)
     with pytest.raises(ConfigError, match=r"run=latest: .*nowhere has no run$"):

@@ -1,11 +1,10 @@
 """Run folders, their manifest and their lock."""
 
-import os
-import re
 import signal
 import subprocess
 import sys
 from datetime import datetime
+from multiprocessing.pool import ThreadPool
 
 import numpy as np
 import pytest
@@ -26,12 +25,25 @@ def with_manifest(run, **more):
     return run
 
 
-def test_a_run_is_named_by_date_time_name_and_process(tmp_path):
+def test_a_run_is_named_by_date_time_and_name(tmp_path):
     run = RunFolder.create(tmp_path, "qwen3b", now=datetime(2025, 3, 4, 5, 6, 7))
-    pattern = rf"2025-03-04_05-06-07_qwen3b_{os.getpid()}-[0-9a-f]{{6}}"
-    assert re.fullmatch(pattern, run.path.name) and given_name(run.path.name) == "qwen3b"
+    assert run.path.name == "20250304-0506_qwen3b"
+    assert given_name(run.path.name) == "qwen3b"
+    assert given_name("2025-03-04_05-06-07_qwen_3b_417-0a1b2c") == "qwen_3b", "an earlier run"
     for name in ("../../up", "", "...", "x" * 500, "ünï ✓"):
         assert RunFolder.create(tmp_path, name).path.parent == tmp_path
+
+
+def test_runs_that_start_together_get_a_folder_each(tmp_path):
+    def start(_: int) -> str:
+        return RunFolder.create(
+            tmp_path / "new" / "outputs", "demo", now=datetime(2025, 3, 4)
+        ).path.name
+
+    with ThreadPool(8) as threads:
+        names = threads.map(start, range(40), chunksize=1)
+    first = "20250304-0000_demo"
+    assert sorted(names) == sorted([first, *(f"{first}-{number}" for number in range(2, 41))])
 
 
 def test_the_manifest_tells_what_is_needed_to_run_again_and_what_happened_since(run):

@@ -130,8 +130,7 @@ def test_the_page_of_metrics_explains_every_metric_and_tensorboard_shows_the_sam
     known = re.compile("|".join(re.sub(r"<\w+>", "[^/]+", name) for name in names))
     shared = {key.replace("val/skill/", "skill/") for key in logged}
     assert not [key for key in shared if not known.fullmatch(key)]
-    [curves] = (folder / "tensorboard").iterdir()
-    tags = EventAccumulator(str(curves)).Reload().Tags()
+    tags = EventAccumulator(str(folder)).Reload().Tags()
     assert set(tags["scalars"]) <= logged and "train/win_rate" in tags["scalars"]
     texts = {tag.removesuffix("/text_summary") for tag in tags["tensors"]}
     assert all(known.fullmatch(tag) for tag in texts)

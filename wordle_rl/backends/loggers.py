@@ -9,8 +9,9 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+from lightning.fabric.loggers import Logger, TensorBoardLogger
 from lightning.fabric.utilities.rank_zero import rank_zero_only
-from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
+from lightning.pytorch.loggers import WandbLogger
 
 from wordle_rl.runs.errors import advice
 from wordle_rl.runs.files import plain
@@ -35,11 +36,8 @@ class LightningReporter:
                 logger.log_text(tag, columns=["games"], data=[[markdown]], step=step)
 
 
-def build_loggers(settings: LoggerSettings, folder: Path, label: str = "") -> list[Logger]:
-    """The loggers of a run, for its first process.
-
-    label: what TensorBoard shows beside the name of the folder.
-    """
+def build_loggers(settings: LoggerSettings, folder: Path) -> list[Logger]:
+    """The loggers of a run, for its first process."""
     # Under srun, torchrun or jsrun, Lightning's loggers write only in the process with number 0.
     # Here each of those processes is a run of its own.
     rank_zero_only.rank = 0  # pyright: ignore[reportFunctionMemberAccess]
@@ -48,8 +46,8 @@ def build_loggers(settings: LoggerSettings, folder: Path, label: str = "") -> li
             raise ValueError(advice(library))
     loggers: list[Logger] = []
     if settings.tensorboard:
-        name, version = "tensorboard", label.replace("/", "-")
-        loggers.append(TensorBoardLogger(folder, name, version, default_hp_metric=False))
+        # TensorBoard calls a run by the folder of its events, so they lie in the run folder itself.
+        loggers.append(TensorBoardLogger(folder, name="", version="", default_hp_metric=False))
     if settings.wandb:
         project = settings.wandb_project
         loggers.append(WandbLogger(name=folder.name, project=project, save_dir=folder))

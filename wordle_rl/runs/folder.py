@@ -11,7 +11,6 @@ import importlib.metadata
 import os
 import platform
 import re
-import secrets
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -32,7 +31,8 @@ _PACKAGES = (  # whose versions a manifest holds, where they are installed
     *("numpy", "torch", "lightning", "transformers", "tokenizers", "peft", "safetensors"),
     *("mlx", "mlx-lm", "hydra-core", "omegaconf", "optuna", "tensorboard"),
 )
-_RUN_FOLDER = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_(.+)_\d+-[0-9a-f]{6}")
+# Folders of earlier runs are named with seconds, and end in a process.
+_RUN_FOLDER = re.compile(r"\d{8}-\d{4}_(.+)|\d{4}-\d\d-\d\d_[\d-]{8}_(.+)_\d+-[0-9a-f]{6}")
 _NAME_LENGTH = 60  # characters of a run's name that its folder keeps, and of changes in a label
 _REASON_LENGTH = 500  # characters that a manifest keeps of why a run failed
 _SETTING = re.compile(r"[+~]*([A-Za-z_][\w./@]*)=(.*)", re.S)
@@ -48,12 +48,17 @@ class RunFolder:
 
     @classmethod
     def create(cls, root: str | Path, name: str, *, now: datetime | None = None) -> RunFolder:
-        """Make <root>/<date>_<time>_<name>_<process id>-<random>; never an existing folder."""
-        stamp = (now or datetime.now()).strftime("%Y-%m-%d_%H-%M-%S")
+        """Make <root>/<date>-<time>_<name>, or where that exists <name>-2 and so on."""
+        stamp = (now or datetime.now()).strftime("%Y%m%d-%H%M")
         label = re.sub(r"[^A-Za-z0-9._=-]+", "-", name).strip("-.")[:_NAME_LENGTH] or "run"
-        path = Path(root) / f"{stamp}_{label}_{os.getpid()}-{secrets.token_hex(3)}"
-        path.mkdir(parents=True)
-        return cls(path)
+        Path(root).mkdir(parents=True, exist_ok=True)
+        path, number = Path(root) / f"{stamp}_{label}", 1
+        while True:
+            with suppress(FileExistsError):
+                path.mkdir()
+                return cls(path)
+            number += 1
+            path = path.with_name(f"{stamp}_{label}-{number}")
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
@@ -189,7 +194,7 @@ def find_run(
 def given_name(folder: str) -> str:
     """The name that a run was given, from the name of its folder."""
     found = _RUN_FOLDER.fullmatch(folder)
-    return found[1] if found else folder
+    return found[1] or found[2] if found else folder
 
 
 def label_run(manifest: Mapping[str, Any]) -> str:

@@ -16,6 +16,5 @@ def test_a_run_that_is_one_task_of_several_trains_and_logs(tmp_path, monkeypatch
     monkeypatch.setattr(rank_zero_only, "rank", 1)
     given = ["trainer.steps=2", "trainer.report=false", "logger=tensorboard"]
     _, folder = run(tmp_path, *settings(tmp_path, "sft"), *given)
-    [curves] = (folder / "tensorboard").iterdir()
-    events = EventAccumulator(str(curves), {"scalars": 0}).Reload()
+    events = EventAccumulator(str(folder), {"scalars": 0}).Reload()
     assert [event.step for event in events.Scalars("train/win_rate")] == [1, 2]

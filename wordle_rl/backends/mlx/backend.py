@@ -20,7 +20,7 @@ from wordle_rl.policy.computing import Computing, Precision
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import BackendSettings, MlxSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
-from wordle_rl.runs.folder import RunFolder, label_run
+from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import Interrupts
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, run_training
@@ -84,7 +84,7 @@ def train(
             setup.model, setup.backend,
             temperature=setup.recipe.scoring_temperature, optim=setup.optim,
         )  # fmt: skip
-        loggers = build_loggers(setup.logger, Path(folder.path), label_run(folder.manifest()))
+        loggers = build_loggers(setup.logger, folder.path)
         training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)
 
     def fit() -> None:

@@ -39,7 +39,7 @@ from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
-from wordle_rl.runs.folder import RunFolder, label_run
+from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupts
 from wordle_rl.runs.paths import TRAIN
@@ -123,7 +123,7 @@ def _train(
         processes = stack.enter_context(join_processes(launch))
     with user_errors():
         policy, setup = _build_policy(setup)
-        loggers = build_loggers(setup.logger, folder.path, label_run(folder.manifest()))
+        loggers = build_loggers(setup.logger, folder.path)
     if setup.backend.devices > 1:
         started = start_processes(setup.backend.devices, work, interrupts)
         processes = stack.enter_context(started)

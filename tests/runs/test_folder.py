@@ -42,8 +42,9 @@ def test_runs_that_start_together_get_a_folder_each(tmp_path):
 
     with ThreadPool(8) as threads:
         names = threads.map(start, range(40), chunksize=1)
-    first = "20250304-0000_demo"
-    assert sorted(names) == sorted([first, *(f"{first}-{number}" for number in range(2, 41))])
+    ends = ["", *(f"-{number}" for number in range(2, 41))]
+    assert sorted(names) == sorted(f"20250304-0000{end}_demo" for end in ends)
+    assert set(map(given_name, names)) == {"demo"}
 
 
 def test_the_manifest_tells_what_is_needed_to_run_again_and_what_happened_since(run):

@@ -9,7 +9,8 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from lightning.fabric.loggers import Logger, TensorBoardLogger
+from lightning.fabric.loggers.logger import Logger
+from lightning.fabric.loggers.tensorboard import TensorBoardLogger
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import WandbLogger
 

@@ -32,7 +32,7 @@ _PACKAGES = (  # whose versions a manifest holds, where they are installed
     *("mlx", "mlx-lm", "hydra-core", "omegaconf", "optuna", "tensorboard"),
 )
 # Folders of earlier runs are named with seconds, and end in a process.
-_RUN_FOLDER = re.compile(r"\d{8}-\d{4}_(.+)|\d{4}-\d\d-\d\d_[\d-]{8}_(.+)_\d+-[0-9a-f]{6}")
+_RUN_FOLDER = re.compile(r"\d{8}-[\d-]+_(.+)|\d{4}-\d\d-\d\d_[\d-]{8}_(.+)_\d+-[0-9a-f]{6}")
 _NAME_LENGTH = 60  # characters of a run's name that its folder keeps, and of changes in a label
 _REASON_LENGTH = 500  # characters that a manifest keeps of why a run failed
 _SETTING = re.compile(r"[+~]*([A-Za-z_][\w./@]*)=(.*)", re.S)
@@ -48,7 +48,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, root: str | Path, name: str, *, now: datetime | None = None) -> RunFolder:
-        """Make <root>/<date>-<time>_<name>, or where that exists <name>-2 and so on."""
+        """Make <root>/<date>-<time>_<name>, then <date>-<time>-2_<name> and so on."""
         stamp = (now or datetime.now()).strftime("%Y%m%d-%H%M")
         label = re.sub(r"[^A-Za-z0-9._=-]+", "-", name).strip("-.")[:_NAME_LENGTH] or "run"
         Path(root).mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ class RunFolder:
                 path.mkdir()
                 return cls(path)
             number += 1
-            path = path.with_name(f"{stamp}_{label}-{number}")
+            path = path.with_name(f"{stamp}-{number}_{label}")
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:

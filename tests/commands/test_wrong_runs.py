@@ -61,7 +61,7 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "config.yaml is not YAML": (lambda r: (r / "config.yaml").write_text("a: [1"), "YAML"),
     "config.yaml has an evil target": (
         lambda r: (r / "config.yaml").write_text(
-            (r / "config.yaml").read_text().replace("wordle_rl.policy.optim.Muon", "os.system")
+            (r / "config.yaml").read_text().replace("wordle_rl.policy.optim.Optim", "os.system")
         ),
         "optim._target_",
     ),

@@ -13,7 +13,12 @@ _Decay = Annotated[float, Within(0, 1, "[)")]
 
 @dataclass(frozen=True, kw_only=True)
 class Optim:
-    """AdamW or Muon with gradient clipping. The schedule is a pure function of the step."""
+    """AdamW or Muon with gradient clipping. The schedule is a pure function of the step.
+
+    Muon (kellerjordan.github.io/posts/muon) trains the matrices of the layers and moves them in
+    orthogonal steps, AdamW the embeddings and vectors. Muon's steps have the size of AdamW's (arXiv
+    2502.16982), so lr means the same to both.
+    """
 
     name: Literal["adamw", "muon"] = "adamw"
     lr: LearningRate = 1e-5
@@ -42,24 +47,6 @@ class Optim:
         progress = (step - self.warmup_steps) / max(steps - 1 - self.warmup_steps, 1)
         cosine = 0.5 * (1.0 + math.cos(math.pi * min(progress, 1.0)))
         return self.lr * (self.final_lr_ratio + (1.0 - self.final_lr_ratio) * cosine)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdamW(Optim):
-    """optim=adamw: AdamW trains every weight; Muon's settings have no effect."""
-
-    name: Literal["adamw"] = "adamw"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Muon(Optim):
-    """optim=muon: Muon trains the matrices of the layers, AdamW the embeddings and vectors.
-
-    Muon (kellerjordan.github.io/posts/muon) moves a matrix in orthogonal steps. They have the size
-    of AdamW's steps (arXiv 2502.16982), so lr means the same to both.
-    """
-
-    name: Literal["muon"] = "muon"
 
 
 def muon_size(shape: Sequence[int]) -> float:

@@ -43,7 +43,6 @@ SHAPE_SMALL = (
 )
 CPU = ["backend.accelerator=cpu", "backend.threads=1"]
 MORE = {  # further options of a group
-    "rollout": {"best_of, sampled": ["rollout=best_of", "rollout.advance=sampled"]},
     "backend": {"two processes": ["backend=lightning", "backend.devices=2", *CPU]},
 }
 VALUES = {  # choices of README.md that are single values

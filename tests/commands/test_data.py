@@ -30,7 +30,7 @@ def test_counts_and_digest_are_printed_and_the_same_seed_gives_the_same_bytes(tm
     assert f"{path}: 40 rows, 40 secrets (split train, protocol=split)" in told
     assert told.endswith(f"sha256: {digest}\n")
     counted = re.findall(r"(\d): (\d+)", told.partition("states by clues")[2].partition("\n")[0])
-    rows = [row for _, row in read_table(path, None, tmp_path / "cache").rows()]
+    rows = [row for _, row in read_table(path, None, tmp_path / "cache")[1]]
     assert {int(k): int(n) for k, n in counted} == {
         k: [row["clues"] for row in rows].count(k) for k in {row["clues"] for row in rows}
     }

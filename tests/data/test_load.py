@@ -52,7 +52,7 @@ def test_rows_of_predibase_become_states_and_nothing_is_fetched(load, monkeypatc
         Clue(guess, feedback_code(guess, "crane")) for guess in ("slate", "erase")
     )
     state = data.states[1].state(6)
-    assert (state.turn, state.max_turns, data.states.most) == (2, 6, 2)
+    assert (state.turn, state.max_turns) == (2, 6)
     assert data.secrets == ("abbey", "crane") and data.unknown == 0
     assert data.lines == ("rows.jsonl: trains on 2 of 2 rows",)
 
@@ -98,7 +98,7 @@ BAD = {
 def test_a_bad_row_is_named_by_number_and_the_rest_is_trained_on(kind, load):
     row, why = BAD[kind]
     data = load([predibase("abbey"), row, predibase("crane", "slate")])
-    assert [data.states[i].secret for i in range(len(data.states))] == ["abbey", "crane"]
+    assert [given.secret for given in data.states] == ["abbey", "crane"]
     assert f"row 2: {why}" in data.lines[1].replace("the earlier guesses are", "are")
 
 
@@ -145,7 +145,7 @@ def test_other_kinds_of_files_hold_the_same_rows(form, load, tmp_path):
         rows = [predibase("crane", "slate"), predibase("crane") | {"secret": "no"}]
         write_table(path, [*rows, predibase("abbey")], form)
     data = load(path)
-    assert [len(data.states[i].clues) for i in range(2)] == [1, 0]
+    assert [len(given.clues) for given in data.states] == [1, 0]
     assert "row 2: the secret must have five letters, not 'no" in data.lines[1].lower()
 
 

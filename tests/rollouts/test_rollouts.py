@@ -53,12 +53,11 @@ KINDS: dict[str, Any] = {
     "game": {"kind": "game"},
     "turn": {"kind": "turn"},
     "best_of": {"kind": "best_of"},
-    "best_of sampled": {"kind": "best_of", "advance": "sampled"},
 }
 FORMS = ("conversation", "fresh", "tool")
 EVERY = [
     *(("game", form) for form in FORMS), ("turn", "conversation"), ("best_of", "fresh"),
-    ("best_of", "tool"), ("best_of sampled", "conversation"),
+    ("best_of", "tool"), ("best_of", "conversation"),
 ]  # fmt: skip
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 

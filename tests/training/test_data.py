@@ -56,17 +56,7 @@ def answers_of(tmp_path: Path, number: int = 6, **more: Any) -> Path:
 # -- which rows ------------------------------------------------------------------------------------
 
 
-class Listed(list[GivenState]):
-    """Given states in memory."""
-
-    @property
-    def secrets(self) -> list[str]:
-        return [state.secret for state in self]
-
-    most = 0
-
-
-STATES = Listed(
+STATES = tuple(
     GivenState(secret=secret, clues=(Clue(guess, feedback_code(guess, secret)),) * (i % 2))
     for i, (secret, guess) in enumerate([("crane", "slate"), ("abbey", "sleep")] * 5)
 )
@@ -78,12 +68,12 @@ def recipe():
 
 
 def test_each_epoch_takes_every_row_once_in_a_new_order(recipe):
-    places = Listed(GivenState(secret=f"{i:05}") for i in range(10))
+    places = [GivenState(secret=f"{i:05}") for i in range(10)]
     drawn = [s.secret for step in range(5) for s in group_states(recipe, places, step, range(4))]
-    assert sorted(drawn[:10]) == sorted(drawn[10:]) == places.secrets
+    assert sorted(drawn[:10]) == sorted(drawn[10:]) == [place.secret for place in places]
     assert drawn[:10] != drawn[10:]
     order = np.random.default_rng([recipe.seed, 0]).permutation(10)
-    assert drawn[:10] == [places.secrets[i] for i in order]
+    assert drawn[:10] == [places[i].secret for i in order]
 
 
 def test_a_secret_that_is_played_again_takes_turns_with_its_rows(recipe):

@@ -416,7 +416,7 @@ def _measure_game(setup: Experiment, *, training: bool) -> GameSize:
         whole = max(row.bytes // 3 + (2 + 2 * len(row.exchanges)) * _TEMPLATE for row in rows)
         return GameSize(1, min(whole, room), min(whole, room))
     if training:
-        given = max((h.most for h in (recipe.history, recipe.states) if h), default=0)
+        given = setup.most_given
         turns = turns if rollout.finishes else given + 1
         trained = min(rollout.answers(rules, 0), turns - given)
         if recipe.teacher is not None and recipe.teacher.reasoning is None:

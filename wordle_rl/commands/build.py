@@ -381,7 +381,9 @@ def _build_curriculum(
         _check_thoughts(first, recipe.style, where)
         node = {**node, "first": first}
     # With data=, an epoch has a group for each row.
-    secrets = recipe.secrets if recipe.states is None else tuple(recipe.states.secrets)
+    secrets = (
+        recipe.secrets if recipe.states is None else tuple(given.secret for given in recipe.states)
+    )
     chosen = instantiate(
         "curriculum", node, Curriculum,
         rewards=recipe.rewards, secrets=secrets, groups=recipe.rollout.groups,

@@ -1,7 +1,7 @@
 """Opens the file of data=, checks each row, and keeps the rows that a run can train on."""
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,10 @@ from wordle_rl.data.rows import (
     read_state,
 )
 from wordle_rl.game.rules import Rules
-from wordle_rl.rollouts.given import GivenDialogue, GivenState, Rows
+from wordle_rl.rollouts.given import GivenDialogue, GivenState
 from wordle_rl.runs.files import FolderError, file_digest
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.tables import Table, fetch_table, read_table
+from wordle_rl.runs.tables import fetch_table, read_table
 from wordle_rl.words.lists import WordLists
 
 _NAMED = 3  # bad rows that a line names
@@ -46,12 +46,16 @@ class TrainingData:
     name: str  # of the file, without its folder
     digest: str  # hex sha256 of the file
     split: str | None
-    states: Rows[GivenState] | None
-    dialogues: Rows[GivenDialogue] | None
+    states: tuple[GivenState, ...] | None
+    dialogues: tuple[GivenDialogue, ...] | None
     secrets: tuple[str, ...]  # each one once, in the order of the rows
-    rows: int  # how many are trained on
     unknown: int  # rows without a secret
     lines: tuple[str, ...]  # what happened to the rows, for the terminal
+
+    @property
+    def rows(self) -> int:
+        """How many are trained on."""
+        return len(self.states or self.dialogues or ())
 
     def record(self) -> dict[str, Any]:
         """The entry `data` of a model's lineage."""
@@ -77,78 +81,71 @@ def load_data(
     """Open the file and check its rows. Raises ConfigError or FolderError in one line.
 
     words, rules: states must be playable with them. held_out: secrets whose rows are left out.
-    imitates: whether the algorithm learns given answers, if there are any. cache: folder for the
-    mapped copies.
+    imitates: whether the algorithm learns given answers, if there are any. cache: folder for copies
+    of files.
     """
     path = Path(settings.path or "").expanduser()
     if not path.suffix and not path.exists() and _HUB_NAME.fullmatch(str(path)):
         path = fetch_table(str(path), cache)
-    table = read_table(path, settings.split, cache)
-    answers = imitates and has_answers(table.columns)
-    if not answers and not any(name in table.columns for name in SECRETS):
+    columns, rows = read_table(path, settings.split, cache)
+    answers = imitates and has_answers(columns)
+    if not answers and not any(name in columns for name in SECRETS):
         raise ConfigError(
             f"data={path}: must have a column secret or, for algorithm=sft, {MESSAGES}, or prompt "
-            f"with {'/'.join(ANSWERS)}, not {', '.join(table.columns)[:200]}"
+            f"with {'/'.join(ANSWERS)}, not {', '.join(columns)[:200]}"
         )
 
-    def read(row: dict[str, Any], number: int) -> tuple[str | None, int]:
-        """The secret of a row, and how many clues it has. Raises BadRow."""
+    def read(row: dict[str, Any], number: int) -> tuple[str | None, Any]:
         if answers:
-            read_dialogue(row, number)
-            return read_secret(row), 0
+            return read_secret(row), read_dialogue(row, number)
         state = read_state(row, words, rules)
-        return state.secret, len(state.clues)
+        return state.secret, state
 
-    numbers, secrets, most, lines = _check_rows(table, read, held_out)
-    if not numbers:
+    good, secrets, lines = _read_rows(rows, read, held_out)
+    if not good:
         raise FolderError(f"{path}: {'; '.join(lines)}")
-    given = {"name": path.name, "table": table, "numbers": numbers, "secrets": secrets}
-    states = Rows(**given, most=most, read=lambda row, _: read_state(row, words, rules))
     return TrainingData(
         name=path.name,
         digest=file_digest(path),
         split=settings.split,
-        states=None if answers else states,
-        dialogues=Rows(**given, read=read_dialogue) if answers else None,
+        states=None if answers else good,
+        dialogues=good if answers else None,
         secrets=tuple(dict.fromkeys(secrets)),
-        rows=len(numbers),
-        unknown=len(numbers) - len(secrets),
+        unknown=len(good) - len(secrets),
         lines=tuple(f"{path.name}: {line}" for line in lines),
     )
 
 
-def _check_rows(
-    table: Table,
-    read: Callable[[dict[str, Any], int], tuple[str | None, int]],
+def _read_rows(
+    rows: Sequence[tuple[int, dict[str, Any]]],
+    read: Callable[[dict[str, Any], int], tuple[str | None, Any]],
     held_out: Collection[str],
-) -> tuple[list[int], list[str], int, list[str]]:
-    """Read every row once.
+) -> tuple[tuple[Any, ...], list[str], list[str]]:
+    """What the good rows hold, their secrets, and lines about what happened to the rows.
 
-    Returns the numbers of the good rows, their secrets, the most clues that one of them has, and
-    lines about what happened to the rows.
+    read: gives the secret and the content of a row, or raises BadRow.
     """
-    numbers: list[int] = []
+    good: list[Any] = []
     secrets: list[str] = []
     bad: list[str] = []  # number and reason of each
-    most = left_out = 0
-    for number, row in table.rows():
+    left_out = 0
+    for number, row in rows:
         try:
-            secret, clues = read(row, number)
+            secret, content = read(row, number)
         except BadRow as error:
             bad.append(f"row {number}: {error}")
             continue
         if secret in held_out:
             left_out += 1
             continue
-        numbers.append(number)
+        good.append(content)
         secrets += [] if secret is None else [secret]
-        most = max(most, clues)
-    lines = [f"trains on {len(numbers):,} of {len(table):,} rows"]
+    lines = [f"trains on {len(good):,} of {len(rows):,} rows"]
     if bad:
         more = f"; and {len(bad) - _NAMED:,} more" if len(bad) > _NAMED else ""
         lines.append(f"left out {len(bad):,} bad rows: {'; '.join(bad[:_NAMED])}{more}")
     if left_out:
         lines.append(f"left out {left_out:,} rows with a validation or test secret")
-    if unknown := len(numbers) - len(secrets):
+    if unknown := len(good) - len(secrets):
         lines.append(f"{unknown:,} rows have no secret; test secrets may be among them")
-    return numbers, secrets, most, lines
+    return tuple(good), secrets, lines

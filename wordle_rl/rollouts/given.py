@@ -1,15 +1,11 @@
 """States and dialogues that somebody gives, to train on instead of planned games."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from wordle_rl.game.rules import Clue, State
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.talk import Talk
-from wordle_rl.runs.tables import Table
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,25 +40,6 @@ class GivenDialogue:
         """The length of all texts in UTF-8. A token has one byte or more."""
         texts = [self.system or "", *(message + answer for message, answer, _ in self.exchanges)]
         return sum(len(text.encode()) for text in texts)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rows(Generic[T]):
-    """The good rows of a file. Each is read when it is asked for."""
-
-    name: str  # of the file
-    table: Table
-    numbers: list[int]  # of the rows, counted from 1
-    secrets: Sequence[str]  # of the rows that have one
-    read: Callable[[dict[str, Any], int], T]
-    most: int = 0  # the most clues that a row has
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getitem__(self, place: int, /) -> T:
-        number = self.numbers[place]
-        return self.read(self.table.row(number), number)
 
 
 def dialogue_talk(dialogue: GivenDialogue, chat: Chat) -> Talk:

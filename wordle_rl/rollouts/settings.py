@@ -12,7 +12,7 @@ from wordle_rl.policy.sampling import Sampling
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.forms import Form, FormName
-from wordle_rl.rollouts.given import GivenDialogue, GivenState, Rows
+from wordle_rl.rollouts.given import GivenDialogue, GivenState
 from wordle_rl.rollouts.history import History
 from wordle_rl.rollouts.play import Portions
 from wordle_rl.rollouts.teacher import TeacherSettings
@@ -27,8 +27,6 @@ class RolloutSettings:
     groups: Annotated[int, Within(1, 100_000)]
     num_generations: Annotated[int, Within(1, 10_000)]
     kind: Literal["game", "turn", "best_of"] = "game"  # see wordle_rl.rollouts.kinds
-    # best_of: the guess that a game takes, the first one with the highest reward or the first one.
-    advance: Literal["best", "sampled"] = "best"
     form: FormName = "conversation"
     credit: Literal["game", "turn"] = "game"
     discount: Share = 1.0
@@ -101,8 +99,8 @@ class Recipe:
     allowed_share: float = 0.0  # share of the groups whose secret may be any of these
     replayed: tuple[str, ...] = ()  # secrets for the step's last groups, instead of planned ones
     history: History | None = None  # where training games begin; None: the empty board
-    states: Rows[GivenState] | None = None  # from data=: training games begin there
-    dialogues: Rows[GivenDialogue] | None = None  # from data=: learnt instead of games
+    states: tuple[GivenState, ...] | None = None  # from data=: training games begin there
+    dialogues: tuple[GivenDialogue, ...] | None = None  # from data=: learnt instead of games
     knowledge: Knowledge | None = None  # judges letters; needed if rollout.letter_weight is above 0
     seed: int
 

@@ -1,6 +1,5 @@
 """Tables of rows in JSON Lines, Parquet and CSV files.
 
-The library `datasets` maps a copy of them into memory, so a file may be larger than the memory.
 Nothing in a file is decoded, fetched or run, whatever types it claims.
 """
 
@@ -8,7 +7,7 @@ from __future__ import annotations
 
 import glob
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,51 +16,35 @@ from wordle_rl.runs.instantiate import ConfigError
 
 KINDS = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}  # by extension
 FORMATS = ("jsonl", "parquet")  # that are written
-_BATCH = 1000  # rows read together
 _TOLD = 200  # characters of a library's message
 
 Row = dict[str, Any]
 
 
-class Table:
-    """Some rows of a file, in the order of the file unless a split says otherwise."""
-
-    def __init__(self, data: Any, places: Sequence[range]) -> None:
-        """data: the whole file as a datasets.Dataset. places: which rows, counted from 0."""
-        self._data = data.with_format("arrow")  # skips the decoders, which may open addresses
-        self._places = places
-        self.columns: tuple[str, ...] = tuple(data.column_names)
-
-    def __len__(self) -> int:
-        return sum(map(len, self._places))
-
-    def rows(self) -> Iterator[tuple[int, Row]]:
-        """Each row with its number in the file, counted from 1."""
-        for part in self._places:
-            for start in range(part.start, part.stop, _BATCH):
-                stop = min(start + _BATCH, part.stop)
-                yield from enumerate(self._data[start:stop].to_pylist(), start + 1)
-
-    def row(self, number: int) -> Row:
-        """The row with this number in the file, counted from 1."""
-        return self._data[number - 1 : number].to_pylist()[0]
-
-
-def read_table(path: Path, split: str | None, cache: Path) -> Table:
-    """Open a file of rows. Raises ConfigError or FolderError in one line.
+def read_table(
+    path: Path, split: str | None, cache: Path
+) -> tuple[list[str], list[tuple[int, Row]]]:
+    """The columns of a file, and its rows with their numbers in the file, counted from 1.
 
     split: a slice in the grammar of `datasets`, such as train[10%:]; None takes all rows. cache:
-    folder for the mapped copies.
+    folder for the library's copies. Raises ConfigError or FolderError in one line.
     """
     kind = KINDS.get(path.suffix.lower())
     if kind is None:
         raise FolderError(f"{path}: must end in {', '.join(KINDS)}")
     if not path.is_file():
         raise FolderError(f"{path}: no such file")
-    data = _load(path, kind, cache) if path.stat().st_size else ()
+    data: Any = _load(path, kind, cache) if path.stat().st_size else ()
     if not len(data):
         raise FolderError(f"{path}: no rows")
-    return Table(data, _places(split or "train", len(data)))
+    places = _places(split or "train", len(data))
+    plain = data.with_format("arrow")  # skips the decoders, which may open addresses
+    rows = [
+        row
+        for part in places
+        for row in enumerate(plain[part.start : part.stop].to_pylist(), part.start + 1)
+    ]
+    return data.column_names, rows
 
 
 def fetch_table(name: str, cache: Path) -> Path:

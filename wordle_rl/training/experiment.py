@@ -80,8 +80,9 @@ class Experiment:
     @property
     def most_given(self) -> int:
         """The most guesses that a game of training begins with."""
-        history = self.recipe.history or self.recipe.states
-        return history.most if history else 0
+        if self.recipe.states is not None:
+            return max(len(given.clues) for given in self.recipe.states)
+        return self.recipe.history.most if self.recipe.history else 0
 
 
 def stages_of_run(setup: Experiment, run: str) -> list[Stage]:

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from wordle_rl.policy.sampling import Purpose, generator
-from wordle_rl.rollouts.given import GivenState, Rows
+from wordle_rl.rollouts.given import GivenState
 from wordle_rl.rollouts.settings import Recipe
 
 _ROUNDING = 1e-9  # 0.29 x 100 is below 29
@@ -63,7 +63,7 @@ def group_secrets(recipe: Recipe, step: int, numbers: range) -> list[str]:
 
 
 def group_states(
-    recipe: Recipe, states: Rows[GivenState], step: int, numbers: range
+    recipe: Recipe, states: Sequence[GivenState], step: int, numbers: range
 ) -> list[GivenState]:
     """The given states in which a step's groups with these numbers begin.
 
@@ -76,7 +76,7 @@ def group_states(
     chosen = planned(rows, seed, range(step * groups, (step + 1) * groups))
     again = []
     for secret in recipe.replayed:
-        own = [row for row, other in enumerate(states.secrets) if other == secret]
+        own = [row for row, given in enumerate(states) if given.secret == secret]
         again.append(own[step % len(own)])
     chosen = [*chosen[: groups - len(again)], *again]
     return [states[row] for row in chosen[numbers.start : numbers.stop]]

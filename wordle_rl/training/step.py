@@ -13,7 +13,7 @@ from wordle_rl.algorithms.base import Advantages, Array
 from wordle_rl.game.rules import Game, State
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.given import GivenDialogue, Rows, dialogue_talk
+from wordle_rl.rollouts.given import GivenDialogue, dialogue_talk
 from wordle_rl.rollouts.kinds import RolloutTask, play_task
 from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import Rollout
@@ -162,7 +162,7 @@ def collect_rollouts(step: Step, numbers: range) -> list[Rollout]:
     return play_task(RolloutTask(step=step, places=numbers, secrets=secrets, starts=starts))
 
 
-def _read_dialogues(step: Step, dialogues: Rows[GivenDialogue]) -> Sample:
+def _read_dialogues(step: Step, dialogues: Sequence[GivenDialogue]) -> Sample:
     """As many dialogues as a step has groups, each as a rollout whose answers all count alike."""
     recipe, processes = step.recipe, step.policy.processes
     groups = recipe.rollout.groups
@@ -182,13 +182,13 @@ def _read_dialogues(step: Step, dialogues: Rows[GivenDialogue]) -> Sample:
     return Sample(rollouts=rollouts, advantages=Advantages(per_turn=each))
 
 
-def check_lengths(dialogues: Rows[GivenDialogue], chat: Chat, max_context: int) -> None:
+def check_lengths(dialogues: Sequence[GivenDialogue], chat: Chat, max_context: int) -> None:
     """Raise ValueError unless every dialogue fits into the context."""
-    for dialogue in (dialogues[place] for place in range(len(dialogues))):
+    for dialogue in dialogues:
         if dialogue.bytes + _MARKUP * (2 * len(dialogue.exchanges) + 1) > max_context:
             tokens = len(dialogue_talk(dialogue, chat).ids)  # else a token has one byte or more
             if tokens > max_context:
                 raise ValueError(
-                    f"model.max_context must be {tokens} or more for row {dialogue.row} of "
-                    f"{dialogues.name}, not {max_context}; data.split can leave rows out"
+                    f"model.max_context must be {tokens} or more for row {dialogue.row} of data=, "
+                    f"not {max_context}; data.split can leave rows out"
                 )

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from wordle_rl.runs.config import flatten
 from wordle_rl.runs.paths import CONF, EVAL, TRAIN
 
 STUDY = CONF / "hydra" / "sweeper" / "study.yaml"  # the settings of a study
@@ -118,23 +119,10 @@ def _collect_comments(
 
 
 def _format_settings(values: Mapping[str, Any], comments: Mapping[str, str]) -> Iterator[str]:
-    for key, value in _flatten(values):
-        yield from _row(f"  {key}={_show(value)}", comments.get(key, ""), _COLUMN)
-
-
-def _flatten(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every setting of a composed config, its classes left out."""
-    for key, value in node.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flatten(value, f"{prefix}{key}.")
-        elif key != "_target_":
-            yield f"{prefix}{key}", value
-
-
-def _show(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return str(value).replace("'", "") if isinstance(value, list) else str(value)
+    for key, value in flatten(values).items():
+        if not key.endswith("_target_"):
+            shown = value.replace('"', "")
+            yield from _row(f"  {key}={shown}", comments.get(key, ""), _COLUMN)
 
 
 def _row(head: str, text: str, column: int) -> list[str]:

@@ -34,8 +34,7 @@ def report(
 def default_settings() -> dict[str, str]:
     """The settings of python train.py without any argument."""
     from wordle_rl.commands.build import resolve
-    from wordle_rl.reports.run import flatten
-    from wordle_rl.runs.config import compose_config
+    from wordle_rl.runs.config import compose_config, flatten
 
     return flatten(resolve(compose_config("config")))
 

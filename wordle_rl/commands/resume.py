@@ -101,7 +101,7 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str]) -> dict[str, Any] | No
         cfg.model.name, cfg.model.learning_rate = saved.name, rate
     adopt(cfg, saved, "prompt", given)
     if "optim" not in given:  # which optimizer, but none of its settings
-        cfg.optim._target_ = saved.optim._target_
+        cfg.optim.name = saved.optim.name
     if "rollout.form" not in given:
         cfg.rollout.form = saved.rollout.form
     # Weights work with either backend, but adapters only with their own.
@@ -118,21 +118,25 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str]) -> dict[str, Any] | No
 # -- resume ---------------------------------------------------------------------------------------
 
 
-def count_steps(folder: RunFolder) -> int:
-    """The step of a run's newest checkpoint, 0 without one."""
-    newest = CheckpointStore(folder.checkpoints, read_only=True).latest()
-    return step_of(newest) if newest else 0
+def count_steps(folder: RunFolder, steps: int) -> int:
+    """The steps that a run has done; prints a line if there is no checkpoint, or no step left.
 
-
-def check_steps(folder: RunFolder, steps: int) -> None:
-    """Print a line if a resumed run has no step left. Raise ConfigError if it did too many."""
-    done = count_steps(folder)
+    Raises ConfigError if they are more than `steps`, and for a run that has lost its checkpoints.
+    """
+    store = CheckpointStore(folder.checkpoints, read_only=True)
+    if (newest := store.latest()) is None:
+        if any(record["step"] for record in folder.metrics_log().read()):
+            raise ConfigError(f"{store.folder} holds no checkpoint any more: start a new run")
+        print("there is no checkpoint: the run starts over from step 0", flush=True)
+        return 0
+    done = step_of(newest)
     if steps < done:
         raise ConfigError(
             f"trainer.steps must be {done} or more, because {done} are done, not {steps}"
         )
     if steps == done:
         print(f"nothing left to train: all {done} steps are done", flush=True)
+    return done
 
 
 def build_resumed_config(
@@ -173,16 +177,6 @@ def keep_computing(folder: RunFolder, saved: DictConfig, changes: dict[str, Any]
             print(f"{key} {kept}, as before; backend.{key}=auto chooses again", flush=True)
             config.backend[key] = kept
     return config
-
-
-def check_begun(folder: RunFolder) -> None:
-    """Raise ConfigError if a run has lost its checkpoints."""
-    store = CheckpointStore(folder.checkpoints, read_only=True)
-    if store.latest() is not None:
-        return
-    if any(record["step"] for record in folder.metrics_log().read()):
-        raise ConfigError(f"{store.folder} holds no checkpoint any more: start a new run")
-    print("there is no checkpoint: the run starts over from step 0", flush=True)
 
 
 # -- the record of a model, which is named by its hub name or folder ------------------------------

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -21,8 +21,6 @@ from wordle_rl.commands.report import write_page
 from wordle_rl.commands.resume import (
     begin_from,
     build_resumed_config,
-    check_begun,
-    check_steps,
     count_steps,
     describe_untaught_prompt,
     keep_computing,
@@ -44,15 +42,6 @@ from wordle_rl.training.loop import TrainingFailed, describe_fault
 _PATIENCE = 60.0  # seconds that a further process gives the first one to save its work
 
 
-@dataclass(frozen=True, kw_only=True)
-class Opened:
-    """A run whose folder exists and is locked."""
-
-    setup: Experiment
-    folder: RunFolder
-    resume: bool
-
-
 def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """Train as configured. Returns the summary. overrides: the arguments of the command line.
 
@@ -65,13 +54,12 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             for study in (o.replace("'", "") for o in overrides if o.startswith("sweep=")):
                 raise ConfigError(f"{study} is a study: {TRAIN} -m {study}")
         open_run = start_run if cfg.resume is None else resume_run
-        opened = open_run(cfg, overrides, stack)
-        summary = _run_backend(opened, interrupts)
-    folder = opened.folder
+        setup, folder = open_run(cfg, overrides, stack)
+        summary = _run_backend(setup, folder, interrupts, resume=cfg.resume is not None)
     print(f"\nrun folder: {folder.path}\nfull games: {EVAL} run={folder.path}")
-    if opened.setup.trainer.report:
+    if setup.trainer.report:
         write_page(folder)
-    if opened.setup.logger.tensorboard:
+    if setup.logger.tensorboard:
         print(f"curves: tensorboard --logdir {folder.path.parent}")
     print(f"took {time.monotonic() - begin:.0f} s", flush=True)
     return summary
@@ -80,7 +68,9 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
 # -- the folder of a run --------------------------------------------------------------------------
 
 
-def start_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Opened:
+def start_run(
+    cfg: DictConfig, overrides: Sequence[str], stack: ExitStack
+) -> tuple[Experiment, RunFolder]:
     """Start a new run in a new folder. stack: holds the folder's lock."""
     with user_errors():
         start = begin_from(cfg, overrides)
@@ -109,10 +99,12 @@ def start_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Op
         choices={str(group): str(name) for group, name in chosen.items() if name is not None},
         **{key: value for key, value in stages[-1].items() if key != "run"},
     )
-    return Opened(setup=setup, folder=folder, resume=False)
+    return setup, folder
 
 
-def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Opened:
+def resume_run(
+    cfg: DictConfig, overrides: Sequence[str], stack: ExitStack
+) -> tuple[Experiment, RunFolder]:
     """Resume a run in its folder, from its newest checkpoint. stack: holds the folder's lock.
 
     resume=latest means the newest run in output_dir that did not finish.
@@ -123,17 +115,16 @@ def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> O
         outputs = ROOT / str(cfg.output_dir)
         folder = find_run(str(cfg.resume), "resume", *UNFINISHED, outputs=outputs)
         saved, changes = build_resumed_config(folder, overrides)
-        check_begun(folder)
         setup = build_experiment(resolve(keep_computing(folder, saved, changes)))
         setup = replace(setup, config=resolve(saved))
         _check_launch(setup)
         _check_same_data(folder, setup)
         stack.enter_context(folder.lock())
-        check_steps(folder, setup.trainer.steps)
+        done = count_steps(folder, setup.trainer.steps)
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)
-    folder.note_resume(step=count_steps(folder), command=sys.argv, changes=changes)
-    return Opened(setup=setup, folder=folder, resume=True)
+    folder.note_resume(step=done, command=sys.argv, changes=changes)
+    return setup, folder
 
 
 def _check_launch(setup: Experiment) -> None:
@@ -163,9 +154,10 @@ def _check_same_data(folder: RunFolder, setup: Experiment) -> None:
 # -- a run, from its first line to its end --------------------------------------------------------
 
 
-def _run_backend(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
+def _run_backend(
+    setup: Experiment, folder: RunFolder, interrupts: Interrupts, *, resume: bool
+) -> dict[str, Any]:
     """Hand over to the backend, and record in the folder how the run ended."""
-    setup, folder = opened.setup, opened.folder
     try:
         interrupts.on_second(partial(_note_hard_stop, folder))
         print(f"run folder: {folder.path}", flush=True)
@@ -175,9 +167,7 @@ def _run_backend(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
         with user_errors():
             backend = load_backend(setup.backend)
         try:
-            return backend.train(
-                setup, folder, resume=opened.resume, interrupts=interrupts, work=follow
-            )
+            return backend.train(setup, folder, resume=resume, interrupts=interrupts, work=follow)
         except TrainingFailed as error:
             fail(str(error), code=1)
     except Interrupted as signal:
@@ -186,7 +176,7 @@ def _run_backend(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
         print(f"\n{signal}: continue with {TRAIN} resume={folder.path}", flush=True)
         raise
     except (Exception, SystemExit) as error:
-        if opened.resume or not folder.remove_unless_begun():
+        if resume or not folder.remove_unless_begun():
             folder.set_failed(error)
         raise
 

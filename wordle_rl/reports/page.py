@@ -23,10 +23,10 @@ from wordle_rl.reports.run import (
     Result,
     Run,
     difference,
-    flatten,
     read_run,
 )
 from wordle_rl.reports.solvers import OPTIMUM, OPTIMUM_TITLE, solvers_of
+from wordle_rl.runs.config import flatten
 from wordle_rl.runs.files import render_template, write_bytes
 from wordle_rl.runs.folder import label_run
 

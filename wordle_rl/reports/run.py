@@ -5,7 +5,6 @@ A run may still train or have stopped. Shares are in 0..1, and intervals are 95 
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import pandas as pd
 
 from wordle_rl.evaluation.boards import NOTES
 from wordle_rl.evaluation.intervals import Z95, sign_test, standard_error
-from wordle_rl.runs.config import read_config
+from wordle_rl.runs.config import flatten, read_config
 from wordle_rl.runs.files import StepLog, read_object
 from wordle_rl.runs.folder import RunFolder, given_name
 
@@ -179,18 +178,6 @@ def _summarise_validations(
         error = standard_error(needed, [board.secret for board in games[step]])
         half, mean = Z95 * (error or np.nan), found[GUESSES][step]
         found.loc[step, [f"{GUESSES}_low", f"{GUESSES}_high"]] = mean - half, mean + half
-    return found
-
-
-def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Every single value of nested mappings by its dotted key, as a command line writes it."""
-    found: dict[str, str] = {}
-    for name, value in config.items():
-        if isinstance(value, Mapping) and value:
-            found |= flatten(value, f"{prefix}{name}.")
-        else:
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            found[f"{prefix}{name}"] = text
     return found
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,18 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise FolderError(f"{folder / CONFIG}: cannot be read as YAML ({error})") from None
     if not isinstance(found, dict):
         raise FolderError(f"{folder / CONFIG}: not YAML of settings")
+    return found
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Every single value of nested mappings by its dotted key, as a command line writes it."""
+    found: dict[str, str] = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping) and value:
+            found |= flatten(value, f"{prefix}{name}.")
+        else:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            found[f"{prefix}{name}"] = text
     return found
 
 

@@ -159,12 +159,11 @@ def render_template(file: Path, *, escape: bool = False, **found: Any) -> str:
 class StepLog:
     """A file of JSON lines, each with the number of its step.
 
-    A killed process can tear only the last line. Readers skip it, and the next append removes it.
+    A killed process can tear only the last line. Readers skip it, and truncate_after removes it.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
-        self._whole = False  # whether the last line is known to be whole
 
     def append(self, step: int, record: Mapping[str, Any]) -> None:
         """Add one line, {"step": step, **record}; the operating system has it on return."""
@@ -177,13 +176,9 @@ class StepLog:
             if record.get("step", step) != step:
                 raise ValueError(f"record of step {record['step']} appended at step {step}")
             lines.append(json_bytes({"step": step, **record}))
-        if not self._whole:
-            self._drop_torn_line()
         # Opened anew each time: an open file would outlive truncate_after elsewhere.
         with open(self.path, "ab") as file:
-            self._whole = False  # until these lines are written, too
             file.writelines(lines)
-        self._whole = True
 
     def read(self) -> list[dict[str, Any]]:
         """All records, oldest first; empty without a file. Raises FolderError, see records()."""
@@ -193,33 +188,17 @@ class StepLog:
         """The records one by one. A line but the last that is no record of a step is an error."""
         return (record for _, record in self._lines())
 
-    def truncate_after(self, step: int) -> int:
-        """Drop the records of later steps, and a torn last line; returns how many were dropped."""
-        if not self.path.exists():
-            return 0
-        kept, dropped = [], 0
-        for line, record in self._lines():
-            if record["step"] <= step:
-                kept.append(line)
-            else:
-                dropped += 1
-        write_bytes(self.path, b"".join(kept))
-        return dropped
+    def truncate_after(self, step: int) -> None:
+        """Drop the records of later steps, and a torn last line."""
+        if self.path.exists():
+            kept = [line for line, record in self._lines() if record["step"] <= step]
+            write_bytes(self.path, b"".join(kept))
 
     def sync(self) -> None:
         """Flush the file to disk, so that it is never behind a checkpoint written next."""
         if self.path.exists():
             with open(self.path, "rb") as file:
                 os.fsync(file.fileno())
-
-    def _drop_torn_line(self) -> None:
-        with open(self.path, "a+b") as file:
-            file.seek(0)
-            start, last = 0, b""
-            for line in file:
-                start, last = start + len(last), line
-            if _record(last) is None:
-                file.truncate(start)
 
     def _lines(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
         if not self.path.exists():

@@ -142,36 +142,26 @@ def _type_name(hint: Any) -> str:
 
 
 def _class(key: str, target: Any, kind: type) -> type:
-    cls = _named(key, target)
+    """The class of a `_target_`. Raises ConfigError naming the key when it is not allowed."""
+    module, _, name = str(target).rpartition(".")
+    what = f"{key}._target_ must be a dataclass of {PACKAGE}* and of kind {kind.__name__}"
+    other = ConfigError(f"{what}, not {target!r}")
+    if not module.startswith(PACKAGE) or f"{module}.".startswith(BACKENDS):
+        raise other
+    try:
+        cls = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{what}: {error}") from error
+    if not isinstance(cls, type) or not cls.__module__.startswith(PACKAGE):
+        raise other
+    if not dataclasses.is_dataclass(cls):
+        raise ConfigError(f"{what}: {target} lacks @dataclass")
     lacking = set(getattr(cls, "__abstractmethods__", ()))
     if getattr(kind, "_is_protocol", False):
         wanted = {name for name in vars(kind) if not name.startswith("_") or name == "__call__"}
         lacking |= wanted - {*dir(cls), *(f.name for f in dataclasses.fields(cls))}
     elif not issubclass(cls, kind):
-        raise ConfigError(f"{key}._target_ must be a subclass of {kind.__name__}, not {target}")
+        raise other
     if lacking:
-        raise ConfigError(
-            f"{key}._target_ must be of kind {kind.__name__}: {target} lacks "
-            f"{', '.join(sorted(lacking))}"
-        )
+        raise ConfigError(f"{what}: {target} lacks {', '.join(sorted(lacking))}")
     return cls
-
-
-def _named(key: str, target: Any) -> Any:
-    """The class of a `_target_`. Raises ConfigError naming the key when it is not allowed."""
-    module, _, name = str(target).rpartition(".")
-    what = f"{key}._target_ must be a dataclass of {PACKAGE}*"
-    other = ConfigError(f"{what}, not {target!r}")
-    if not module.startswith(PACKAGE) or f"{module}.".startswith(BACKENDS):
-        raise other
-    try:
-        found = getattr(importlib.import_module(module), name, None)
-    except ImportError as error:
-        raise ConfigError(f"{what}: {module} cannot be imported: {error}") from error
-    if found is None:
-        raise ConfigError(f"{what}: {module} has no {name}")
-    if not isinstance(found, type) or not found.__module__.startswith(PACKAGE):
-        raise other
-    if not dataclasses.is_dataclass(found):
-        raise ConfigError(f"{what}: {target} lacks @dataclass")
-    return found

@@ -46,9 +46,11 @@ def pytest_pycollect_makemodule(module_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def same_start() -> None:
-    """Global generators and the thread count as at the start, whatever earlier tests did."""
+    """Generators, threads and network as at the start, whatever earlier tests did."""
     random.seed(0)
     np.random.seed(0)
+    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):  # set where processes meet
+        os.environ.pop(name, None)
     # Tests of the upper layers run without torch, so it is not imported for this.
     if torch := sys.modules.get("torch"):
         torch.default_generator.manual_seed(0)  # manual_seed looks for devices each time

@@ -44,8 +44,7 @@ def _address(words: str) -> IPv4Address | IPv6Address:
     return (IPv4Address if len(raw) == 4 else IPv6Address)(raw)
 
 
-def test_processes_find_each_other_where_no_other_machine_can_reach_them(monkeypatch, tmp_path):
-    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+def test_processes_find_each_other_where_no_other_machine_can_reach_them(tmp_path):
     assert not listening(os.getpid())
     alone = Launch(rank=0, size=1, local_rank=0, local_size=1, address="127.0.0.1", port=0)
     with join_processes(alone, str(tmp_path / "meeting")):

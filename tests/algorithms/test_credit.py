@@ -36,6 +36,11 @@ def test_equal_rewards_give_exact_zeros(algorithm: Any) -> None:  # row 10
     assert advantages(algorithm, [0.1], [0.1], [0.1], n=1) == [[0.0]] * 3
 
 
+def test_a_rollout_whose_advantages_add_up_to_nothing_teaches() -> None:  # row 26
+    told = outcomes_by_turn([[1.0, 0.0], [0.0, 1.0]], [0, 0])
+    assert DrGrpo(normalizer=1).advantages(told).teaches.all()
+
+
 @pytest.mark.parametrize("scale", ["none", "std"])
 def test_rewards_that_differ_by_rounding_give_exact_zeros(scale: Scale) -> None:
     rewards = np.array([[0.3, 0.1 + 0.2, 0.3], [7e5, 7e5 + 1e-9, 7e5]])

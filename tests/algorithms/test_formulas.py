@@ -202,6 +202,7 @@ def test_two_sequences_of_2_and_8_tokens_weigh_as_published():  # row 12
     assert Dapo().weights(*two).tolist() == [1 / 10, 1 / 10]  # mean over tokens
     assert Rloo().weights(*two).tolist() == [1 / 2, 1 / 2]  # sum over tokens
     assert Ppo().weights(*two).tolist() == Sft().weights(*two).tolist() == [1 / 10, 1 / 10]
+    assert Grpo().weights(*rows(0, 8)).tolist() == [1 / 2, 1 / 16]  # row 8: finite without tokens
     kept = rows(2, 8, used=[False, True])
     assert ExpertIteration().weights(*kept).tolist() == [0.0, 1 / 8]
     pairs = rows(2, 8, 5, 1, 1, used=[True, True, False, True, True], units=[0, 0, 2, 3, 3])

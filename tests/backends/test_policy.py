@@ -56,9 +56,9 @@ def test_metrics_are_means_over_the_sampled_tokens(backend):
     batch = replace(batch, sampler_logprobs=np.where(batch.trained, batch.sampler_logprobs, 0))
     metrics = backend.policy_of(qwen(), micro_batch_tokens=1).update(batch, PLAIN)
     assert metrics["policy/sampler_gap"] == pytest.approx(0.25, abs=1e-5)
-    first = batch.trained.cumsum().reshape(batch.trained.shape) == 1
+    first = batch.trained.cumsum().reshape(batch.trained.shape) == 1  # in the first micro-batch
     far = np.where(first & batch.trained, batch.sampler_logprobs - 1.0, batch.sampler_logprobs)
-    far = backend.policy_of(qwen()).update(
+    far = backend.policy_of(qwen(), micro_batch_tokens=1).update(
         replace(batch, sampler_logprobs=far.astype(np.float32)), PLAIN
     )
     assert metrics["policy/largest_sampler_gap"] == pytest.approx(0.25, abs=1e-5)

@@ -29,6 +29,8 @@ TRAIN = {
     "model.path=~/models": "quotes",
     "experiment=quick,study": "-m",
     "+reward.components.format.form=tool": "reward.components.format.form is filled in by the",
+    "+optim.beta3=1": "optim has no setting beta3",
+    "algorithm.kl=both": "algorithm.kl must be one of loss, reward",
     # values of another kind
     "rules.max_turns=six": "rules.max_turns must be a whole number",
     "reward.components.win.weight=abc": "reward.components.win.weight must be 0..1000000",

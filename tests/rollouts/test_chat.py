@@ -44,7 +44,8 @@ class Played:
     plain: Any  # a copy of the model
     spy: Spy
     batch: Batch
-    answers: list[list[int]]
+    answers: list[tuple[str | None, list[int]]]  # the guess that was read, and the tokens
+    stops: frozenset[int]
 
 
 @pytest.fixture(params=["qwen", "gemma"])
@@ -54,7 +55,7 @@ def played(request: pytest.FixtureRequest, backend: Backend) -> Played:
     model = (qwen if request.param == "qwen" else gemma)(340)
     plain = plain_copy(model)
     # A small context and winning words end games early: rows leave, the rest is ragged.
-    policy = backend.policy_of(model, tokenizer, temperature=0.8, max_context=210, lr=0.0)
+    policy = backend.policy_of(model, tokenizer, temperature=0.8, max_context=209, lr=0.0)
     spy, batches, real = Spy(policy.engine()), [], policy.update
 
     def update(batch: Batch, algorithm: Any) -> dict[str, float]:
@@ -69,9 +70,12 @@ def played(request: pytest.FixtureRequest, backend: Backend) -> Played:
     )  # fmt: skip
     result = train_step(step_of(policy, recipe, 0))
     assert max(len(r.answer_lengths) for r in result.rollouts) > 1
-    return Played(
-        plain, spy, batches[0], [t.ids for r in result.rollouts for t in turns_of(r.talks)]
-    )
+    answers = [
+        (turn.guess, answer.ids)
+        for rollout in result.rollouts
+        for turn, answer in zip(rollout.game.turns, turns_of(rollout.talks), strict=True)
+    ]
+    return Played(plain, spy, batches[0], answers, tokenizer.stop_ids)
 
 
 def test_what_was_sampled_is_trained_as_it_was_seen_while_decoding(played):  # rows 1 and 2
@@ -85,9 +89,13 @@ def test_what_was_sampled_is_trained_as_it_was_seen_while_decoding(played):  # r
         assert np.abs(whole - logprobs[:end])[marks[:end]].max() < 1e-4
     inner = qwen_like_tokenizer()
     changed = sum(
-        inner.encode(inner.decode(ids), add_special_tokens=False) != ids for ids in played.answers
+        inner.encode(inner.decode(ids), add_special_tokens=False) != ids
+        for _, ids in played.answers
     )
     assert changed > len(played.answers) / 3, "these tokenizers must show a re-encoding"
+    # Row 18: what the limit of 8 tokens or the context cut off is no guess.
+    cut = [(guess, len(ids)) for guess, ids in played.answers if ids[-1] not in played.stops]
+    assert {guess for guess, _ in cut} == {None} and min(cut)[1] < max(cut)[1] == 8
     # Gemma's template and its tokenizer both write a BOS token.
     bos = gemma_like_tokenizer().bos_token_id
     if batch.ids[0, 0] == bos:

@@ -12,6 +12,8 @@ from tests.helpers.configs import composed
 from tests.helpers.runs import LEARNING, without_clock
 from wordle_rl.commands.train import train
 from wordle_rl.runs.paths import ROOT
+from wordle_rl.words.lists import load_words
+from wordle_rl.words.splits import split_secrets
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -23,6 +25,7 @@ SMALL = [
 SUPERVISED = ["experiment=embedded/tiny", "words.protocol=split", *SMALL]
 REINFORCED = [
     "model=untrained",
+    "sampling.temperature=0.7",
     "algorithm.beta=0.04",
     "reward=phase1",
     "num_generations=2",
@@ -55,7 +58,10 @@ def test_a_run_folder_stands_alone(reinforced) -> None:
     summary, folder = reinforced
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["status"] == "finished"
-    assert {"words", "splits"} <= set(manifest["digests"])  # row 21
+    splits = split_secrets(load_words(), test=12, val=12)
+    assert manifest["digests"]["splits"] == splits.digest  # row 21
+    lines = (folder / "validation_games.jsonl").read_text().splitlines()
+    assert [json.loads(line)["secret"] for line in lines[:12]] == [*splits.val]
     assert (folder / "config.yaml").is_file() and (folder / "games.jsonl").is_file()
     assert json.loads((folder / "summary.json").read_text())["games"] == summary["games"] == 12
     assert summary["start"]["secrets"] == 12
@@ -75,7 +81,7 @@ def test_a_step_logs_loss_rewards_groups_speed_and_where_time_went(reinforced) -
     ):  # fmt: skip
         assert key in step
     assert step["policy/ratio_gap"] == 0.0  # row 3
-    assert step["policy/sampler_gap"] < 1e-4
+    assert step["policy/sampler_gap"] < 1e-4  # row 4: scored as it was drawn
 
 
 def test_watching_training_and_test_secrets_changes_nothing_else(reinforced, tmp_path) -> None:

@@ -78,9 +78,13 @@ def test_a_step_does_what_its_games_and_rewards_ask_for(case: str) -> None:
                 found = getattr(batch, name)[i, batch.trained[i]]
                 np.testing.assert_allclose(found, expected, atol=1e-4, err_msg=name)
     assert_groups_are_counted(oracle, result)
-    each = [m["policy/ratio_gap"] for m in played.metrics]
-    assert result.metrics["policy/ratio_gap"] == max(each)
-    assert len(each) == 1 or max(each) > min(each)
+    for name in {"policy/ratio_gap", "policy/largest_sampler_gap"} & {*result.metrics}:  # row 3
+        each = [m[name] for m in played.metrics]
+        assert result.metrics[name] == max(each)
+        assert len(each) == 1 or max(each) > min(each)
+    logged = {n: m for n, m in result.metrics.items() if n.startswith("reward/")}
+    spread, mean = logged.pop("reward/std"), logged.pop("reward/mean")
+    assert sum(logged.values()) == pytest.approx(mean) and spread > 0  # row 20
     charged = oracle.name == "ppo" or "kl in the reward" in case or "punished" in case
     if not charged and oracle.name != "sft":
         assert not oracle.teaches.all(), "some rollout must teach nothing"

@@ -41,8 +41,8 @@ def test_a_padded_batch_is_scored_as_its_rows_one_by_one(build, micro_batch_toke
         assert (scores[row, len(ids) :] == 0).all()
 
 
-def test_two_scorings_are_equal_though_the_adapter_has_dropout(model_folder):  # row 16
-    policy = mlx_policy_of(lora_of(model_folder, dropout=0.5))
+def test_two_scorings_are_equal_though_the_adapter_has_dropout(adapter):  # row 16
+    policy = mlx_policy_of(lora_of(adapter))
     layer = policy.loaded.model.layers[0].self_attn.q_proj
     assert layer.dropout._p_1 == 0.5
     policy.keep_reference()

@@ -70,6 +70,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     path = tmp_path_factory.mktemp("both")
     (path / "runs").mkdir()
     given = [*runs.settings(path, "grpo with a reference"), "optim.lr=1e-3", "trainer.steps=3"]
+    given += ["sampling.temperature=0.7"]
     mine = ["backend=mlx", *(s for s in given if s not in TORCH_ONLY)]
     return {n: run(path / "runs", *g)[1] for n, g in (("lightning", given), ("mlx", mine))}
 

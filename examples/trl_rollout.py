@@ -19,8 +19,9 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from wordle_rl.backends.engine import CachedEngine
 from wordle_rl.backends.torch.causal_lm import CausalLM
-from wordle_rl.backends.torch.engine import build_engine
+from wordle_rl.backends.torch.engine import TorchRows
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import State
 from wordle_rl.policy.sampling import Draws
@@ -49,8 +50,8 @@ def build_rollout(setup: Experiment, form: Form) -> Callable[[list[Any], Any], d
         model = trainer.accelerator.unwrap_model(trainer.model)
         training = model.training
         model.eval()  # no dropout while playing
-        engine = build_engine(
-            CausalLM(model),
+        engine = CachedEngine(
+            TorchRows(CausalLM(model)),
             stop_ids=form.chat.tokenizer.stop_ids,
             max_context=setup.model.max_context,
         )

@@ -132,8 +132,9 @@ def test_its_games_are_those_of_our_own_player_token_by_token(
 ):
     from transformers import AutoModelForCausalLM
 
+    from wordle_rl.backends.engine import CachedEngine
     from wordle_rl.backends.torch.causal_lm import CausalLM
-    from wordle_rl.backends.torch.engine import build_engine
+    from wordle_rl.backends.torch.engine import TorchRows
 
     settings = settings_of(f"rollout={rollout}", f"model.max_context={context}")
     game, form = adapter._build(json.dumps(settings), tokenizer, TINY)
@@ -142,7 +143,7 @@ def test_its_games_are_those_of_our_own_player_token_by_token(
 
     def engine() -> Any:
         stops = form.chat.tokenizer.stop_ids
-        return build_engine(lm, stop_ids=stops, max_context=context)
+        return CachedEngine(TorchRows(lm), stop_ids=stops, max_context=context)
 
     secrets = list(SPLITS.train[:2])
     player = ModelPlayer(engine=engine(), form=form, sampling=sampling, draws=draws)

@@ -42,11 +42,12 @@ class EngineModel:
 
 
 def torch_model(model: Any) -> EngineModel:
+    from wordle_rl.backends.engine import CachedEngine
     from wordle_rl.backends.torch.causal_lm import CausalLM
-    from wordle_rl.backends.torch.engine import build_engine
+    from wordle_rl.backends.torch.engine import TorchRows
 
     def new(lm: Any, *, stops: frozenset[int], max_context: int) -> Any:
-        return build_engine(lm, stop_ids=stops, max_context=max_context)
+        return CachedEngine(TorchRows(lm), stop_ids=stops, max_context=max_context)
 
     return EngineModel(plain=plain_copy(model), lm=CausalLM(model), new=new)
 
@@ -56,11 +57,12 @@ def mlx_model(model: Any) -> EngineModel:
 
     borrow_blas()
     from tests.helpers.mlx_tiny import loaded_from
+    from wordle_rl.backends.engine import CachedEngine
     from wordle_rl.backends.mlx.causal_lm import MlxLM
-    from wordle_rl.backends.mlx.engine import build_engine
+    from wordle_rl.backends.mlx.engine import MlxRows
 
     def new(lm: Any, *, stops: frozenset[int], max_context: int) -> Any:
-        return build_engine(lm, stop_ids=stops, max_context=max_context)
+        return CachedEngine(MlxRows(lm), stop_ids=stops, max_context=max_context)
 
     return EngineModel(plain=plain_copy(model), lm=MlxLM(loaded_from(model).model), new=new)
 

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from peft import PeftModel
 
+from wordle_rl.backends.engine import CachedEngine
 from wordle_rl.backends.torch.causal_lm import CausalLM
-from wordle_rl.backends.torch.engine import build_engine
+from wordle_rl.backends.torch.engine import TorchRows
 from wordle_rl.backends.vllm import Request, VllmEngine
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import ServerSettings
@@ -141,7 +142,7 @@ class SmallServer:
         )  # fmt: skip
         with self._lock:
             stops = frozenset(body["stop_token_ids"])
-            engine = build_engine(lm, stop_ids=stops, max_context=self.max_model_len)
+            engine = CachedEngine(TorchRows(lm), stop_ids=stops, max_context=self.max_model_len)
             numbers = self._random.random((len(prompts), sampling.max_tokens))
             drawn = engine.complete(prompts, sampling, numbers)
         factor = sampling.scoring_temperature if self.raw_logprobs else 1.0

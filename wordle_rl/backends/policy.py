@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from wordle_rl.algorithms.base import Algorithm, LossInputs, constant
+from wordle_rl.backends.engine import CachedEngine, Model
 from wordle_rl.backends.token_outputs import LanguageModel, Rows, TokenOutputs
 from wordle_rl.policy.batch import (
     Batch,
@@ -35,6 +36,8 @@ T = TypeVar("T")
 class LanguagePolicy(ABC):
     """The part of wordle_rl.policy.policy.Policy that does not depend on the backend."""
 
+    lm: Any  # the backend's LanguageModel
+    rows: Callable[[Any], Model]  # gives a model an empty cache of rows
     shares_openings = False  # whether the model computes once what all rows begin with
 
     def __init__(
@@ -58,6 +61,13 @@ class LanguagePolicy(ABC):
         self._temperature, self._max_context = temperature, max_context
         self._reference: Any = None  # what keep_reference() kept
         self._halved = 0  # times since the last update
+
+    def engine(self) -> CachedEngine:
+        """A fresh engine on the current weights."""
+        stops, most = self.tokenizer.stop_ids, self._max_context
+        return CachedEngine(
+            self.rows(self.lm), stop_ids=stops, max_context=most, timers=self.timers
+        )
 
     @abstractmethod
     def _read(

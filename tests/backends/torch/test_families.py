@@ -26,9 +26,10 @@ from tests.helpers.tiny import (
     qwen_like_tokenizer,
 )
 from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.backends.engine import CachedEngine
 from wordle_rl.backends.torch import causal_lm
 from wordle_rl.backends.torch.causal_lm import CausalLM
-from wordle_rl.backends.torch.engine import build_engine
+from wordle_rl.backends.torch.engine import TorchRows
 from wordle_rl.backends.torch.load import load_model
 from wordle_rl.policy.sampling import Sampling, uniforms
 from wordle_rl.policy.settings import LoraSettings, ModelSettings
@@ -73,7 +74,9 @@ def reference_of(folder: Path) -> Any:
 def test_what_an_engine_draws_has_the_logprobs_of_a_plain_forward_pass(folder: Path) -> None:
     plain = reference_of(folder)
     stops = many_stops(VOCAB, every=9)
-    engine = build_engine(CausalLM(loaded(folder)), stop_ids=frozenset(stops), max_context=60)
+    engine = CachedEngine(
+        TorchRows(CausalLM(loaded(folder))), stop_ids=frozenset(stops), max_context=60
+    )
     random = np.random.default_rng(1)
     texts: list[list[int]] = [[] for _ in range(5)]
     sampling = Sampling(max_tokens=6)

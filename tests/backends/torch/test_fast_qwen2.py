@@ -8,9 +8,10 @@ from torch import nn
 
 from tests.helpers.engines import assert_same
 from tests.helpers.tiny import gemma, llama, lora_of, many_stops, qwen
+from wordle_rl.backends.engine import CachedEngine
 from wordle_rl.backends.tiny_model import save_untrained
 from wordle_rl.backends.torch.causal_lm import CausalLM
-from wordle_rl.backends.torch.engine import build_engine
+from wordle_rl.backends.torch.engine import TorchRows
 from wordle_rl.backends.torch.fast import rollouts as lean_trunk
 from wordle_rl.backends.torch.fast.rollouts import FastQwen2
 from wordle_rl.policy.engine import Completion
@@ -23,7 +24,9 @@ SAMPLING = Sampling(max_tokens=7)
 
 def play(lm: CausalLM) -> list[Completion]:
     """Answers of rows of all lengths over three turns; some rows leave after the second."""
-    engine = build_engine(lm, stop_ids=frozenset(many_stops(VOCAB, every=9)), max_context=200)
+    engine = CachedEngine(
+        TorchRows(lm), stop_ids=frozenset(many_stops(VOCAB, every=9)), max_context=200
+    )
     random = np.random.default_rng(0)
     answers: list[Completion] = []
     talks: list[list[int]] = [[] for _ in range(ROWS)]

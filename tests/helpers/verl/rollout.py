@@ -30,12 +30,13 @@ class Server:
     async def generate(
         self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any
     ) -> TokenOutput:
+        from wordle_rl.backends.engine import CachedEngine
         from wordle_rl.backends.torch.causal_lm import CausalLM
-        from wordle_rl.backends.torch.engine import build_engine
+        from wordle_rl.backends.torch.engine import TorchRows
         from wordle_rl.policy.sampling import Sampling
 
         lm, params = CausalLM(self.model), sampling_params
-        engine = build_engine(lm, stop_ids=self.stops, max_context=self.max_context)
+        engine = CachedEngine(TorchRows(lm), stop_ids=self.stops, max_context=self.max_context)
         sampling = Sampling(
             temperature=float(params["temperature"]), max_tokens=int(params["max_tokens"])
         )

@@ -12,11 +12,10 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.backends.engine import CachedEngine, Ints
+from wordle_rl.backends.engine import Ints
 from wordle_rl.backends.mlx.causal_lm import MlxLM
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.runs.timing import Timers
 
 _GROWTH = 64  # tokens by which buffers grow
 
@@ -78,13 +77,6 @@ def _grow(buffer: mx.array | None, like: mx.array, slots: int, capacity: int) ->
         return mx.zeros((slots, like.shape[1], capacity, like.shape[3]), like.dtype)
     more = [max(slots - buffer.shape[0], 0), 0, max(capacity - buffer.shape[2], 0), 0]
     return mx.pad(buffer, [(0, size) for size in more]) if any(more) else buffer
-
-
-def build_engine(
-    lm: MlxLM, *, stop_ids: frozenset[int], max_context: int, timers: Timers | None = None
-) -> CachedEngine:
-    """An engine with an empty cache on the model's current weights."""
-    return CachedEngine(MlxRows(lm), stop_ids=stop_ids, max_context=max_context, timers=timers)
 
 
 class MlxRows:

@@ -16,9 +16,8 @@ from mlx.utils import tree_flatten
 from mlx_lm.utils import get_total_parameters
 
 from wordle_rl.algorithms.base import Algorithm
-from wordle_rl.backends.engine import CachedEngine
 from wordle_rl.backends.mlx.causal_lm import MlxLM
-from wordle_rl.backends.mlx.engine import build_engine
+from wordle_rl.backends.mlx.engine import MlxRows
 from wordle_rl.backends.mlx.load import LoadedModel
 from wordle_rl.backends.mlx.optimizers import Optimizers, clip_gradients
 from wordle_rl.backends.mlx.save import (
@@ -39,6 +38,7 @@ _OPTIMIZER = "optimizer.safetensors"
 class MlxPolicy(LanguagePolicy):
     """Implements wordle_rl.policy.policy.Policy on one device."""
 
+    rows = MlxRows
     _reference: Weights | None
 
     def __init__(
@@ -79,13 +79,6 @@ class MlxPolicy(LanguagePolicy):
         trainable = sum(weight.size for weight in self.weights.values())
         everything = get_total_parameters(self.lm.model)  # but for what LoRA adds
         return trainable, everything + (trainable if self._is_lora else 0)
-
-    def engine(self) -> CachedEngine:
-        """A fresh engine on the current weights."""
-        return build_engine(
-            self.lm, stop_ids=self.tokenizer.stop_ids, max_context=self._max_context,
-            timers=self.timers,
-        )  # fmt: skip
 
     def keep_reference(self) -> None:
         """Make the current weights the reference."""

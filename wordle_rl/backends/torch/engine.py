@@ -8,20 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from wordle_rl.backends.engine import CachedEngine, Ints
+from wordle_rl.backends.engine import Ints
 from wordle_rl.backends.torch.cache import SlotCache
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.grammar import Options
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.runs.timing import Timers
-
-
-def build_engine(
-    lm: CausalLM, *, stop_ids: frozenset[int], max_context: int, timers: Timers | None = None
-) -> CachedEngine:
-    """An engine with an empty cache on the model's current weights."""
-    return CachedEngine(TorchRows(lm), stop_ids=stop_ids, max_context=max_context, timers=timers)
 
 
 class TorchRows:

@@ -21,12 +21,11 @@ import torch
 from torch import nn
 
 from wordle_rl.algorithms.base import Algorithm
-from wordle_rl.backends.engine import CachedEngine
 from wordle_rl.backends.policy import LanguagePolicy, compute_loss
 from wordle_rl.backends.token_outputs import Rows
 from wordle_rl.backends.torch.causal_lm import CausalLM, ValueHead
 from wordle_rl.backends.torch.devices import DTYPES
-from wordle_rl.backends.torch.engine import build_engine
+from wordle_rl.backends.torch.engine import TorchRows
 from wordle_rl.backends.torch.fast.merged_lora import merge_adapter, refresh_sums
 from wordle_rl.backends.torch.fast.rollouts import can_be_fast
 from wordle_rl.backends.torch.load import load_weights, save_adapter
@@ -52,6 +51,7 @@ class TorchPolicy(LanguagePolicy):
     trained. micro_batch_tokens: padded tokens per forward and backward pass.
     """
 
+    rows = TorchRows
     _reference: list[torch.Tensor] | None
 
     def __init__(
@@ -107,11 +107,6 @@ class TorchPolicy(LanguagePolicy):
             return sum(p.numel() * (2 if p.dtype == torch.uint8 else 1) for p in parameters)
 
         return count(self.trainable), count(self.model.parameters())
-
-    def engine(self) -> CachedEngine:
-        """A fresh engine on the current weights."""
-        stops, most = self.tokenizer.stop_ids, self._max_context
-        return build_engine(self.lm, stop_ids=stops, max_context=most, timers=self.timers)
 
     def keep_reference(self) -> None:
         """Make the current weights the reference."""

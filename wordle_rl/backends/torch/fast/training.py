@@ -1,8 +1,8 @@
 """Qwen2's and Llama's layers written out for training on CPU: as transformers, but faster.
 
 Tokens are rows of one matrix. The opening that all sequences share is computed once, and padding
-fills each sequence only up to the longest. Norms, gates and attention have backward passes of their
-own, because autograd's many small operations take longer than the matrix products. The last layer
+fills each sequence only up to the longest. Norms and attention have backward passes of their own,
+because autograd's many small operations take longer than the matrix products. The last layer
 computes only the places whose hidden states are wanted.
 """
 
@@ -103,8 +103,8 @@ def _compute_layer(
         attended, x = attended[places], x[places]
     x = _add_product(x, attended, attention.o_proj)
     normed = _normalize(layer.post_attention_layernorm, x)
-    gated: Any = _Gate.apply(multiply(normed, mlp.gate_proj, mlp.up_proj))
-    return _add_product(x, gated, mlp.down_proj)
+    gate, up = multiply(normed, mlp.gate_proj, mlp.up_proj).chunk(2, dim=-1)
+    return _add_product(x, F.silu(gate) * up, mlp.down_proj)
 
 
 def _add_product(x: torch.Tensor, rows: torch.Tensor, layer: nn.Linear) -> torch.Tensor:
@@ -154,29 +154,6 @@ class _Norm(torch.autograd.Function):
         inner = (outer * weight).addcmul_(exact, along, value=-1.0 / grad.shape[-1]).mul_(scale)
         weight_grad = products.sum(0).to(grad.dtype) if ctx.needs_input_grad[1] else None
         return inner.to(grad.dtype), weight_grad, None
-
-
-class _Gate(torch.autograd.Function):
-    """silu(gate) * up [M, I] of joined gates and ups [M, 2 I]."""
-
-    @staticmethod
-    def forward(ctx: Any, joined: torch.Tensor) -> torch.Tensor:
-        gate, up = joined.chunk(2, dim=-1)
-        opened = F.silu(gate)
-        ctx.save_for_backward(joined, opened)
-        return opened * up
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        [grad] = grads
-        joined, opened = ctx.saved_tensors
-        gate, up = joined.chunk(2, dim=-1)
-        out = torch.empty_like(joined)
-        gate_grad, up_grad = out.chunk(2, dim=-1)
-        torch.mul(grad, opened, out=up_grad)
-        torch.ops.aten.silu_backward.grad_input(grad * up, gate, grad_input=gate_grad)
-        return out
 
 
 class _Rotate(torch.autograd.Function):

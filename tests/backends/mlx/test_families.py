@@ -64,15 +64,14 @@ def rewrite(file: Path, change: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "change", "said"),
+    ("family", "said"),
     [
-        ("gpt2", {}, r"one of gemma3, .* with backend=mlx, not gpt2"),
-        ("mistral", {}, "mlx-lm's mistral has no sliding window"),
-        ("llama", {"model_type": "gemma3"}, "its config.json has no text_config"),
+        ("gpt2", r"one of gemma3, .* with backend=mlx, not gpt2"),
+        ("mistral", "mlx-lm's mistral has no sliding window"),
     ],
 )
-def test_a_model_that_mlx_cannot_train_is_one_line(family, change, said, tmp_path):
-    rewrite(saved(tmp_path, family) / "config.json", lambda config: config.update(change))
+def test_a_model_that_mlx_cannot_train_is_one_line(family, said, tmp_path):
+    saved(tmp_path, family)
     with pytest.raises(ConfigError, match=said) as error:
         load.load_model(settings_of(tmp_path), precision="fp32")
     assert str(error.value).startswith(f"{tmp_path}: ")

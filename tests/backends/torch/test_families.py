@@ -178,16 +178,9 @@ def rewrite(file: Path, **entries: Any) -> None:
     file.write_text(json.dumps({k: v for k, v in config.items() if v != "removed"}))
 
 
-@pytest.mark.parametrize(
-    ("entries", "said"),
-    [
-        ({"model_type": "bloom"}, "must have one of the architectures gemma3, "),
-        ({"model_type": "gemma3"}, "its config.json has no text_config"),
-    ],
-)
-def test_an_architecture_that_cannot_be_trained_is_one_line(tmp_path, entries, said):
-    rewrite(small(tmp_path) / "config.json", **entries)
-    with pytest.raises(ConfigError, match=said) as error:
+def test_an_architecture_that_cannot_be_trained_is_one_line(tmp_path):
+    rewrite(small(tmp_path) / "config.json", model_type="bloom")
+    with pytest.raises(ConfigError, match="must have one of the architectures gemma3, ") as error:
         loaded(tmp_path)
     assert "\n" not in str(error.value) and str(tmp_path) in str(error.value)
 

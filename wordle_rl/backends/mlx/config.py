@@ -26,11 +26,6 @@ def correct_config(config: dict[str, Any]) -> dict[str, Any]:
             f"the architecture must be one of {', '.join(_FAMILIES)} with backend=mlx, not {kind}"
         )
     if kind == "gemma3":
-        if not isinstance(config.get("text_config"), dict):
-            raise ConfigError(
-                "its config.json has no text_config, so it describes no language model: name a "
-                "folder with the whole model"
-            )
         text = {**config["text_config"]}
         text |= _correct_gemma(text)
         # Without this entry mlx-lm assumes the size of the released models.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +17,6 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     BitsAndBytesConfig,
-    PreTrainedConfig,
 )
 from transformers.pytorch_utils import Conv1D
 
@@ -91,8 +90,7 @@ def _load_pretrained(
         if not (folder / "tokenizer_config.json").is_file():
             own = base, revision
     config = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
-    written, _ = PreTrainedConfig.get_config_dict(base, revision=revision)
-    check_config(base, config, written, settings.max_context)
+    check_config(base, config, settings.max_context)
     tokenizer = AutoTokenizer.from_pretrained(own[0], revision=own[1], trust_remote_code=False)
     loaded: Any = AutoModelForCausalLM.from_pretrained(
         base, revision=revision, dtype=dtype, output_loading_info=True, trust_remote_code=False,
@@ -120,17 +118,9 @@ def _load_pretrained(
     return model, tokenizer
 
 
-def check_config(location: str, config: Any, written: Mapping[str, Any], max_context: int) -> None:
-    """Raise ConfigError unless the architecture can be trained, on games of max_context tokens.
-
-    config: the model's config as transformers reads it. written: the entries of its config.json.
-    """
+def check_config(location: str, config: Any, max_context: int) -> None:
+    """Raise ConfigError unless the architecture can be trained, on games of max_context tokens."""
     kind, text = config.model_type, config.get_text_config()
-    if kind in _WRAPPERS and not isinstance(written.get("text_config"), Mapping):
-        raise ConfigError(
-            f"model.path={location}: its config.json has no text_config, so it describes no "
-            "language model: name a folder with the whole model"
-        )
     if _WRAPPERS.get(kind, kind) != text.model_type or text.model_type not in FAMILIES:
         known = ", ".join(sorted({*FAMILIES, *_WRAPPERS}))
         raise ConfigError(

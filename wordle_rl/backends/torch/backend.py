@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -154,15 +155,8 @@ def share_choices(setup: Experiment, policy: TorchPolicy) -> dict[str, Any]:
 
     All processes have one precision. Each finds its own number of threads if that is auto.
     """
-    chosen = setup.backend
-    assert isinstance(chosen, LightningSettings)
-    backend = {
-        **setup.config["backend"],
-        "precision": policy.computing.precision,
-        "micro_batch_tokens": chosen.micro_batch_tokens,
-        "gradient_checkpointing": chosen.gradient_checkpointing,
-        "threads": chosen.threads,
-    }
+    chosen: Any = setup.backend
+    backend = setup.config["backend"] | asdict(chosen) | {"precision": policy.computing.precision}
     rollout = setup.config["rollout"] | {"games_at_once": setup.recipe.rollout.games_at_once}
     model = setup.config["model"] | {"games_at_once": setup.model.games_at_once}
     return {**setup.config, "backend": backend, "rollout": rollout, "model": model}

@@ -41,8 +41,6 @@ def test_states_are_true_of_their_secrets_and_evenly_deep(states):
         # Raises for feedback that is not true.
         clues = read_state(row, states.words, states.recipe.rules).clues
         assert len(clues) == row["clues"] and row["split"] == "train"
-        assert row["reward_model"]["ground_truth"] == row["secret"]
-    assert [row["extra_info"]["index"] for row in rows] == list(range(600))
 
 
 def test_each_epoch_has_every_secret_once(states):

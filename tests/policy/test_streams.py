@@ -24,10 +24,10 @@ from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import RandomConsistent
 from wordle_rl.policy import sampling
 from wordle_rl.policy.batch import minibatches
-from wordle_rl.policy.sampling import Purpose, Sampling
+from wordle_rl.policy.sampling import Sampling, planned
 from wordle_rl.rollouts.history import History
 from wordle_rl.rollouts.play import Portions
-from wordle_rl.training.secrets import planned, spare_secrets
+from wordle_rl.training.secrets import spare_secrets
 from wordle_rl.training.step import train_step
 from wordle_rl.training.validation import HeldOutPlay
 
@@ -59,7 +59,6 @@ def test_no_two_purposes_have_one_generator_for_any_seeds_steps_and_epochs(monke
             words, seed=s, step=step, places=range(3)
         ),
         "minibatches": lambda s, step, n: minibatches(groups, 2, seed=s, step=step, epoch=n),
-        "probe of a fused model": lambda s, step, n: sampling.generator(Purpose.PROBE, seed=s),
     }
     found = {
         name: generators(

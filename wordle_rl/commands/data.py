@@ -38,8 +38,8 @@ def data(
 ) -> None:
     """Make a file to train on: states with 0 to 4 clues, or a scripted player's games.
 
-    TRL and verl read its columns. Settings are the keys of train.py, such as
-    words.protocol=all or algorithm.player=entropy. The same seed gives the same bytes.
+    TRL reads its columns. Settings are the keys of train.py, such as words.protocol=all or
+    algorithm.player=entropy. The same seed gives the same bytes.
     """
     from collections import Counter
 

@@ -9,7 +9,7 @@ from typing import Any
 from wordle_rl.data.rows import (
     ANSWERS,
     MESSAGES,
-    SECRETS,
+    SECRET,
     BadRow,
     has_answers,
     read_dialogue,
@@ -89,7 +89,7 @@ def load_data(
         path = fetch_table(str(path), cache)
     columns, rows = read_table(path, settings.split, cache)
     answers = imitates and has_answers(columns)
-    if not answers and not any(name in columns for name in SECRETS):
+    if not answers and SECRET not in columns:
         raise ConfigError(
             f"data={path}: must have a column secret or, for algorithm=sft, {MESSAGES}, or prompt "
             f"with {'/'.join(ANSWERS)}, not {', '.join(columns)[:200]}"

@@ -12,7 +12,7 @@ from wordle_rl.game.rules import MARKS, Clue, Rules, breaks_hard_mode, feedback_
 from wordle_rl.rollouts.given import Exchange, GivenDialogue, GivenState
 from wordle_rl.words.lists import WORD_LENGTH, WordLists
 
-SECRETS = ("secret", "reward_model")  # columns, the first one of them that a file has
+SECRET = "secret"  # columns
 GUESSES = ("past_guesses", "past_guess_history")
 MESSAGES, PROMPT = "messages", "prompt"
 ANSWERS = ("completion", "answer", "response")  # columns beside prompt
@@ -79,9 +79,7 @@ def read_guesses(value: Any) -> list[tuple[str, int]]:
 
 def read_secret(row: Row) -> str | None:
     """The secret of a row. None if its cells are empty. Raises BadRow for anything but a word."""
-    value = row.get("secret")
-    if value is None and isinstance(model := row.get("reward_model"), Mapping):
-        value = model.get("ground_truth")
+    value = row.get(SECRET)
     return None if value is None else read_word("secret", value)
 
 

@@ -1,7 +1,7 @@
 """Makes rows of states and of a scripted player's games, for this package and for other trainers.
 
-State rows have the columns of verl (data_source, prompt, ability, reward_model, extra_info), whose
-prompt is a list of messages as TRL wants it. The same seed gives the same rows.
+Prompts are lists of messages, as TRL wants them. The same seed gives the same rows. For verl see
+wordle_rl.adapters.verl_files.
 """
 
 from collections.abc import Sequence
@@ -10,13 +10,11 @@ from typing import Any
 
 from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, State
-from wordle_rl.policy.sampling import Draws, Purpose, generator
+from wordle_rl.policy.sampling import Draws, Purpose, planned
 from wordle_rl.rollouts.forms import earlier_turns
 from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.rollouts.teacher import ScriptedPlayer
-
-SOURCE, ABILITY = "wordle_rl", "wordle"
 
 Message = dict[str, str]
 Row = dict[str, Any]
@@ -38,8 +36,14 @@ class Synthesis:
             states = recipe.history.states(
                 secrets, range(count), seed=recipe.seed, step=0, max_turns=recipe.rules.max_turns
             )
-        pairs = zip(secrets, states, strict=True)
-        return [self._state_row(index, *pair) for index, pair in enumerate(pairs)]
+        return [
+            {
+                "prompt": self._prompt(state), "secret": secret,
+                "past_guesses": [{"guess": c.guess, "feedback": c.marks} for c in state.clues],
+                "clues": len(state.clues), "split": self.split,
+            }
+            for secret, state in zip(secrets, states, strict=True)
+        ]  # fmt: skip
 
     def games(self, count: int) -> list[Game]:
         """Games of the recipe's teacher from empty boards."""
@@ -74,26 +78,7 @@ class Synthesis:
         ]  # fmt: skip
 
     def _draw_secrets(self, count: int) -> list[str]:
-        """Secrets in epochs. Each epoch goes once through a new shuffle of all secrets."""
-        drawn: list[str] = []
-        for epoch in range(-(-count // len(self.secrets))):
-            shuffle = generator(Purpose.DATA, seed=self.recipe.seed, number=epoch)
-            drawn += [self.secrets[int(i)] for i in shuffle.permutation(len(self.secrets))]
-        return drawn[:count]
-
-    def _state_row(self, index: int, secret: str, state: State) -> Row:
-        given = {"name": ABILITY, "ground_truth": secret}
-        return {
-            "data_source": SOURCE,
-            "prompt": self._prompt(state),
-            "ability": ABILITY,
-            "reward_model": {"style": "rule", "ground_truth": secret},
-            "extra_info": {"split": self.split, "index": index, "interaction_kwargs": given},
-            "secret": secret,
-            "past_guesses": [{"guess": c.guess, "feedback": c.marks} for c in state.clues],
-            "clues": len(state.clues),
-            "split": self.split,
-        }
+        return planned(self.secrets, self.recipe.seed, range(count), Purpose.DATA)
 
     def _prompt(self, state: State) -> list[Message]:
         """The messages before the first answer in a state."""

@@ -8,13 +8,15 @@ counter-based Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as ea
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated, Literal
+from functools import cache
+from typing import Annotated, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.runs.instantiate import MOST, Within
 
+T = TypeVar("T")
 Tokens = Annotated[int, Within(1, 100_000)]  # of an answer
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -41,7 +43,6 @@ class Purpose(IntEnum):
 
     SPARE_SECRETS = 1
     MINIBATCHES = 2
-    PROBE = 3
     ALLOWED_SECRETS = 4
     DATA = 5
     SHOTS = 6
@@ -105,6 +106,25 @@ def generator(
     """
     words = [seed & 0xFFFFFFFF, seed >> 32, step, number, purpose]
     return np.random.default_rng(words)
+
+
+def planned(
+    secrets: Sequence[T], seed: int, places: range, purpose: Purpose | None = None
+) -> list[T]:
+    """What a run plays at these places of its whole sequence of groups.
+
+    Each epoch goes once through a new shuffle of all secrets, or rows. purpose: of other shuffles
+    than those of the training secrets.
+    """
+
+    @cache
+    def order(epoch: int) -> np.ndarray:
+        plain = np.random.default_rng([seed, epoch])
+        chance = plain if purpose is None else generator(purpose, seed=seed, number=epoch)
+        return chance.permutation(len(secrets))
+
+    turns = (divmod(place, len(secrets)) for place in places)
+    return [secrets[order(epoch)[index]] for epoch, index in turns]
 
 
 def uniforms(

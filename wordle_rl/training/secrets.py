@@ -5,36 +5,15 @@ So a resumed run plays the same games as an uninterrupted one.
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import TypeVar
 
-import numpy as np
-
-from wordle_rl.policy.sampling import Purpose, generator
+from wordle_rl.policy.sampling import Purpose, generator, planned
 from wordle_rl.rollouts.given import GivenState
 from wordle_rl.rollouts.settings import Recipe
 
 _ROUNDING = 1e-9  # 0.29 x 100 is below 29
 T = TypeVar("T")  # a secret, or the place of a row
-
-
-def planned(
-    secrets: Sequence[T], seed: int, places: range, purpose: Purpose | None = None
-) -> list[T]:
-    """What a run plays at these places of its whole sequence of groups.
-
-    Each epoch goes once through a new shuffle of all secrets. purpose: of other shuffles than those
-    of the training secrets.
-    """
-
-    @cache
-    def order(epoch: int) -> np.ndarray:
-        plain = np.random.default_rng([seed, epoch])
-        chance = plain if purpose is None else generator(purpose, seed=seed, number=epoch)
-        return chance.permutation(len(secrets))
-
-    turns = (divmod(place, len(secrets)) for place in places)
-    return [secrets[order(epoch)[index]] for epoch, index in turns]
 
 
 def spare_secrets(secrets: Sequence[T], places: range, *, seed: int, step: int) -> list[T]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from wordle_rl.algorithms.base import Advantages, Array
 from wordle_rl.game.rules import Game, State
+from wordle_rl.policy.sampling import planned
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.given import GivenDialogue, dialogue_talk
@@ -26,7 +27,7 @@ from wordle_rl.training.advantages import (
     step_advantages,
 )
 from wordle_rl.training.metrics import game_metrics, group_metrics, reward_metrics, token_metrics
-from wordle_rl.training.secrets import group_secrets, group_states, planned
+from wordle_rl.training.secrets import group_secrets, group_states
 from wordle_rl.training.update import run_updates
 
 _MARKUP = 64  # bytes around a message, more than any usual chat template has

@@ -13,7 +13,6 @@ from omegaconf import DictConfig
 from wordle_rl.commands.eval_players import (
     LoadedPlayer,
     build_players,
-    build_scripted,
     build_solvers,
     build_tournament,
     enter,
@@ -38,7 +37,6 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         config, settings = read_settings(cfg, overrides)
         tournament = build_tournament(config, settings)
         knowledge = tournament.knowledge
-        build_scripted(settings, knowledge)  # a wrong name is refused before anything is printed
         who = settings.run or settings.player or config["model"]["path"]
         many = f"{len(tournament.secrets)} {tournament.split} secrets"
         print(f"evaluation of {who} on {many}", flush=True)

@@ -71,6 +71,7 @@ from wordle_rl.words.lists import WordLists
 from wordle_rl.words.splits import Splits, WordSettings
 
 _GAMES_AT_ONCE = 512
+_RANDOM = "random"  # the player that knows no clues, beside PLAYERS
 _MOST_ALLOWED = 15_000  # up to so many allowed words, entropy over all of them is cheap enough
 _FOR_TRAINING = {"optim", "rollout", "num_generations"}  # a model's file may choose these
 _FROM_RUN = ("model", "prompt", "reward", "words", "rules")  # taken from a run unless overridden
@@ -262,6 +263,8 @@ def load_player(
 
 def build_tournament(config: dict[str, Any], settings: EvalSettings) -> Tournament:
     """What every player plays. Raises ConfigError."""
+    if settings.player is not None:
+        check_choice("player", settings.player, (*PLAYERS, _RANDOM))
     listed: WordSettings = instantiate("words", config["words"], WordSettings)
     words, splits = listed.load()
     knowledge = Knowledge(words, feedback_table(words))
@@ -293,15 +296,12 @@ def build_tournament(config: dict[str, Any], settings: EvalSettings) -> Tourname
 
 
 def build_scripted(settings: EvalSettings, knowledge: Knowledge) -> Player | None:
-    """The scripted player of the settings, None for a model. Raises ConfigError."""
+    """The scripted player of the settings, None for a model."""
     if settings.player is None:
         return None
-    players: dict[str, Callable[[], Player]] = {
-        **{name: partial(player, knowledge) for name, player in PLAYERS.items()},
-        "random": lambda: RandomWord(knowledge.words),
-    }
-    check_choice("player", settings.player, tuple(players))
-    return players[settings.player]()
+    if settings.player == _RANDOM:
+        return RandomWord(knowledge.words)
+    return PLAYERS[settings.player](knowledge)
 
 
 def build_solvers(knowledge: Knowledge) -> list[Player]:

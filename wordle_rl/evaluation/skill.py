@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -39,8 +38,13 @@ class TurnSkill:
     fits_absent: bool | None  # x: has no letter, and no copy of one, that the secret lacks
 
 
-def turn_skill(turn: PlayedTurn, knowledge: Knowledge, *, best: bool = True) -> TurnSkill:
-    """The skill in one accepted guess. best: whether to compute best_bits."""
+def skills(games: Iterable[Game], knowledge: Knowledge, *, best: bool = True) -> list[TurnSkill]:
+    """The skill in every accepted guess of some games. best: whether to compute best_bits."""
+    turns = (turn for game in games for turn in game.turns if turn.kind is TurnKind.ACCEPTED)
+    return [_judge(turn, knowledge, best) for turn in turns]
+
+
+def _judge(turn: PlayedTurn, knowledge: Knowledge, best: bool) -> TurnSkill:
     guess, state = turn.guess or "", turn.state
     facts = letter_facts(state.clues)
     broken = broken_clues(guess, facts)
@@ -55,12 +59,6 @@ def turn_skill(turn: PlayedTurn, knowledge: Knowledge, *, best: bool = True) -> 
         fits_elsewhere=not broken.known + broken.wrong_place if facts.excluded else None,
         fits_absent=not broken.absent if facts.at_most else None,
     )
-
-
-def skills(games: Iterable[Game], knowledge: Knowledge, *, best: bool = True) -> list[TurnSkill]:
-    """The skill in every accepted guess of some games."""
-    turns = (turn for game in games for turn in game.turns if turn.kind is TurnKind.ACCEPTED)
-    return [turn_skill(turn, knowledge, best=best) for turn in turns]
 
 
 def summary(turns: Sequence[TurnSkill]) -> dict[str, float | None]:
@@ -83,14 +81,6 @@ def summary(turns: Sequence[TurnSkill]) -> dict[str, float | None]:
     }
 
 
-def by_turn(turns: Sequence[TurnSkill], max_turns: int) -> dict[str, dict[str, Any]]:
-    """summary() of the guesses of each turn, by its number; at most the first six turns."""
-    return {
-        str(number): summary([turn for turn in turns if turn.number == number])
-        for number in range(1, min(max_turns, _TURNS) + 1)
-    }
-
-
 def skill_metrics(
     games: Sequence[Game], knowledge: Knowledge, regret: Regret, prefix: str = "skill"
 ) -> dict[str, float]:
@@ -105,7 +95,8 @@ def skill_metrics(
     turns += skills(rest, knowledge, best=False)
     means = {"regret": regret.mean(games), **discoveries(games, knowledge)}
     metrics = {f"{prefix}/{name}": value for name, value in (summary(turns) | means).items()}
-    for number, of_turn in by_turn(turns, games[0].rules.max_turns).items():
+    for number in range(1, min(games[0].rules.max_turns, _TURNS) + 1):
+        of_turn = summary([turn for turn in turns if turn.number == number])
         metrics |= {f"{prefix}/turn_{number}/{name}": of_turn[name] for name in _BY_TURN}
     return {name: float("nan") if value is None else value for name, value in metrics.items()}
 

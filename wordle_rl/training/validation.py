@@ -14,6 +14,7 @@ import numpy as np
 
 from wordle_rl.evaluation.boards import columns
 from wordle_rl.evaluation.intervals import win_interval
+from wordle_rl.evaluation.results import needed_guesses
 from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.evaluation.summary import game_record, reward_means, summarise
 from wordle_rl.evaluation.tables import describe_change, report_table
@@ -128,10 +129,9 @@ class HeldOutPlay:
 
 
 def _wins(prefix: str, games: Sequence[Game]) -> dict[str, float]:
-    turns = [game.state.turn if game.won else game.rules.max_turns + 1 for game in games]
     return {
         f"{prefix}/win_rate": sum(game.won for game in games) / len(games),
-        f"{prefix}/mean_guesses_with_losses": float(np.mean(turns)),
+        f"{prefix}/mean_guesses_with_losses": float(np.mean(needed_guesses(games))),
     }
 
 

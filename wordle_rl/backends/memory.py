@@ -308,9 +308,9 @@ def settle_memory(setup: Experiment, place: Place, precision: str, memory: float
     plan = asked.fit(limit)
     if plan is None:
         raise ConfigError(
-            f"model={model.name} does not fit: {limit / GB:.1f} GB may be used: choose a smaller "
-            "model, num_generations, sampling.max_tokens or sampling.beams, model.lora={rank: 16} "
-            "or model.quantize=4bit"
+            f"model={model.name} in {precision} on {place} does not fit: {limit / GB:.1f} GB may "
+            "be used: choose a smaller model, num_generations, sampling.max_tokens or "
+            "sampling.beams, model.lora={rank: 16} or model.quantize=4bit"
         )
     changes = asked.changes(plan)
     own = f"{plan.games} games at once in training and " if plan.games else ""

@@ -25,8 +25,8 @@ def played(secret: str, *guesses: str) -> Game:
         (Places(), "s1x l2x e3✓ e4x p5-"),
     ],
 )
-def test_each_letter_gets_its_mark(style, told) -> None:
-    game = played("crept", "sleep")
+def test_each_letter_gets_its_mark(style, told) -> None:  # row 34: the last guess is told
+    game = played("crept", "crane", "sleep")
     assert style.feedback(game.turns[-1], game.state) == told
     opening = style.opening(game.state)
     assert told in opening and opening.endswith("Make your next guess.")

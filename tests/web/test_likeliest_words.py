@@ -80,6 +80,25 @@ def test_ten_likeliest_words_are_those_of_scoring_every_answer(board, micro):
     check_against_plain_scores(micro, BOARDS[board], words)
 
 
+class Undecided:
+    """An engine for which all of 200 first tokens are as likely, and token 0 ends an answer."""
+
+    max_context = 9
+
+    def next_logprobs(self, prompts: list[tuple[int, ...]]) -> np.ndarray:
+        rows = np.full((len(prompts), 201), -50.0)
+        for row, ids in zip(rows, prompts, strict=True):
+            row[slice(1, None) if len(ids) == 1 else 0] = -np.log(200) if len(ids) == 1 else 0.0
+        return rows
+
+
+def test_the_search_goes_on_until_hardly_any_word_is_untried():
+    tree = AnswerTree.grow((f"w{i:04}", (i, 0)) for i in range(1, 201))
+    engine: Any = Undecided()
+    found = find_likeliest(engine, [7], tree, count=1)  # which is certain after the first words
+    assert len(found.words) == 200 and found.untried < 1e-3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("board", BOARDS)
 def test_so_are_they_among_all_allowed_words(board, micro):

@@ -64,12 +64,12 @@ class MemoryFull(RuntimeError):
 
 
 def run_training(
-    training: Training, fit: Callable[[], None], *, resume: bool, interrupts: Interrupts
+    training: Training, run_step: Callable[[int], object], *, resume: bool, interrupts: Interrupts
 ) -> dict[str, Any]:
     """Run training from the start, or from where it stopped, to the report. Returns the summary.
 
-    fit: does the remaining steps. Raises Interrupted after a signal, once everything that a resumed
-    run needs is saved.
+    run_step: training's, or one that calls it. Raises Interrupted after a signal, once everything
+    that a resumed run needs is saved.
     """
     with user_errors():
         resumed = resume and training.restore()
@@ -85,7 +85,8 @@ def run_training(
         with training.clock("training"):
             if not resumed:
                 training.begin()
-            fit()
+            for step in range(training.first_step, training.setup.trainer.steps):
+                run_step(step)
         return training.finish()
     except NotFinite as error:
         raise training.describe_failure(str(error)) from error

@@ -87,11 +87,7 @@ def train(
         loggers = build_loggers(setup.logger, folder.path)
         training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)
 
-    def fit() -> None:
-        for step in range(training.first_step, setup.trainer.steps):
-            training.run_step(step)
-
-    summary = run_training(training, fit, resume=resume, interrupts=interrupts)
+    summary = run_training(training, training.run_step, resume=resume, interrupts=interrupts)
     if mx.metal.is_available():
         print(f"peak memory of MLX: {mx.get_peak_memory() / 1e9:.1f} GB", flush=True)
     finish_loggers(loggers, setup.config)

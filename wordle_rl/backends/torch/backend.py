@@ -139,13 +139,8 @@ def _train(
         serving = _let_servers_play(policy, setup, folder.path, interrupts.check)
         player = stack.enter_context(serving)
         training = Training(player, setup, folder, LightningReporter(loggers), interrupts.check)
-
-    def fit() -> None:
         module = TrainingModule(policy, training.run_step)
-        for step in range(training.first_step, setup.trainer.steps):
-            module.training_step(step)
-
-    summary = run_training(training, fit, resume=resume, interrupts=interrupts)
+    summary = run_training(training, module.training_step, resume=resume, interrupts=interrupts)
     finish_loggers(loggers, setup.config)
     return summary
 

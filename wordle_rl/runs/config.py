@@ -19,6 +19,7 @@ CONFIG = "config.yaml"  # the resolved config in a run folder
 _DATA = ("data", "data.path", "data.split")
 _NO_DATA = ("", "none", "null")
 _PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # names of options, separated by commas in a sweep
+_TEXT = re.compile(r"(?!(?:null|true|false|nan|inf)$)[a-z][\w.-]*", re.IGNORECASE)  # to Hydra, too
 
 
 def compose_config(name: str, settings: Sequence[str] = (), *, with_hydra: bool = False) -> Any:
@@ -110,5 +111,6 @@ def quoted(argument: str) -> str:
     if not equals or not key or "/" in key or not (CONF / key).is_dir():
         return argument
     if _PLAIN.fullmatch(value):
-        return f"{key}=" + ",".join(f"'{option}'" for option in value.split(","))
+        options = (o if _TEXT.fullmatch(o) else f"'{o}'" for o in value.split(","))
+        return f"{key}=" + ",".join(options)
     return f"{key}='{value}'" if value[0] in "[{" and "'" not in value else argument

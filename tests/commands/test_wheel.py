@@ -1,4 +1,4 @@
-"""The wheel in an empty folder, without a checkout near: it trains, evaluates and runs a study."""
+"""The wheel in an empty folder, without a checkout near: it trains, resumes and evaluates."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def stopped(command: str, imported: str, signum: int) -> tuple[int, str]:
     ("command", "imported", "signum", "code"),
     [
         ("train.py output_dir={} num_generations=1", "omegaconf", signal.SIGINT, 130),
-        ("-m wordle_rl runs {}", "typer", signal.SIGTERM, 143),
+        ("-m wordle_rl report {}", "typer", signal.SIGTERM, 143),
     ],
 )
 def test_a_signal_in_the_first_second_ends_a_command_without_a_traceback(

@@ -12,12 +12,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.helpers.marks import NEEDS_SMOLLM2, SMOLLM2
 from tests.helpers.mlx_tiny import settings_of
-from wordle_rl.backends.mlx import engine as mlx_engine
+from wordle_rl.backends.engine import CachedEngine
 from wordle_rl.backends.mlx import load as mlx_load
 from wordle_rl.backends.mlx.causal_lm import MlxLM
-from wordle_rl.backends.torch import engine as torch_engine
+from wordle_rl.backends.mlx.engine import MlxRows
 from wordle_rl.backends.torch import load as torch_load
 from wordle_rl.backends.torch.causal_lm import CausalLM
+from wordle_rl.backends.torch.engine import TorchRows
 from wordle_rl.policy.sampling import Sampling
 
 pytestmark = [*NEEDS_SMOLLM2, pytest.mark.slow]
@@ -27,8 +28,8 @@ QUESTIONS = [
 ]
 
 
-def answers_of(build: Any, lm: Any, prompts: list[list[int]], stop: int) -> list[list[int]]:
-    engine = build(lm, stop_ids=frozenset([stop]), max_context=256)
+def answers_of(rows: Any, prompts: list[list[int]], stop: int) -> list[list[int]]:
+    engine = CachedEngine(rows, stop_ids=frozenset([stop]), max_context=256)
     sampling, unused = Sampling(temperature=0.0, max_tokens=20), np.zeros((len(prompts), 20))
     return [list(a.ids) for a in engine.complete(prompts, sampling, unused)]
 
@@ -46,14 +47,14 @@ def test_greedy_answers_are_those_of_generate(kind: str) -> None:
     stop = tokenizer.eos_token_id
     if kind == "mlx":
         loaded = mlx_load.load_model(settings_of(SMOLLM2), precision="fp32")
-        ours = answers_of(mlx_engine.build_engine, MlxLM(loaded.model), prompts, stop)
+        ours = answers_of(MlxRows(MlxLM(loaded.model)), prompts, stop)
     else:
         settings = settings_of(SMOLLM2)
         if kind == "torch with its adapter":
             settings = settings_of("embedded/smollm2_sft")
             plain = PeftModel.from_pretrained(plain, settings.location).eval()
         model, _ = torch_load.load_model(settings, precision="fp32", device="cpu")
-        ours = answers_of(torch_engine.build_engine, CausalLM(model), prompts, stop)
+        ours = answers_of(TorchRows(CausalLM(model)), prompts, stop)
     for prompt, answer in zip(prompts, ours, strict=True):
         expected = plain.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=20)[0]
         assert answer == expected[len(prompt) :].tolist()

@@ -53,9 +53,7 @@ class LanguagePolicy(ABC):
         self.tokenizer = tokenizer
         self.timers = Timers()
         self.processes: Processes = ALONE  # replaced when more processes start
-        self.computing = Computing(
-            precision=precision
-        )  # replaced by what was chosen on this machine
+        self.computing = Computing(precision=precision)  # replaced by what the backend chose
         self.optim = optim
         self.micro_batch_tokens = micro_batch_tokens  # halved when memory runs out
         self._temperature, self._max_context = temperature, max_context

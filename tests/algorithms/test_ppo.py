@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers.tiny import batch_of, lora_of, policy_of, qwen, same, weights_of
+from tests.helpers.tiny import batch_of, lora_of, policy_of, qwen, recipe_of, same, weights_of
 from wordle_rl.algorithms.base import StepOutcomes
 from wordle_rl.algorithms.credit import turn_gae
 from wordle_rl.algorithms.ppo import Ppo
 from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.game.rules import Game, Rules
 from wordle_rl.policy.batch import Batch, take
+from wordle_rl.rollouts.talk import Rollout, Talk
+from wordle_rl.training.advantages import step_advantages
 
 ROWS = [
     ([3, 9, 4, 11, 12, 5, 6, 20, 21, 22], [0, 0, 0, 1, 1, 0, 0, 1, 1, 1]),
@@ -90,6 +93,25 @@ def test_targets_are_values_and_estimates_and_advantages_are_put_on_a_unit_scale
     scaled = np.concatenate(Ppo(lam=0.8).advantages(told).per_turn)
     assert scaled.mean() == pytest.approx(0.0) and scaled.std() == pytest.approx(1.0)
     assert np.argsort(scaled).tolist() == [0, 1, 2]
+
+
+def test_a_turn_is_worth_what_it_was_before_its_first_drawn_token():
+    talk, values = Talk(), [0.5, 0.25]
+    scores = []
+    game = Game("crane", frozenset({"crane", "chart"}), Rules())
+    for turn, value in enumerate(values):
+        game.play("chart", text="chart")
+        talk.hear([1, 2], turn)  # the grammar forces the first token of each answer, and the last
+        talk.answer([3, 4, 5], turn, choices=[np.array([3]), np.array([4, 9]), np.array([5])])
+        scores += [0.0, 0.0, 0.0, value, 0.0]
+    ppo = Ppo(scale="none", lam=0.8)
+    recipe = recipe_of(ppo, lambda turn: 0.0, credit="turn", discount=0.5)
+    rollout = Rollout(
+        game=game, group=0, talks=[talk], reward=recipe.rewards.score(game),
+        scores=[{"old_values": np.array(scores, np.float32)}],
+    )  # fmt: skip
+    [found] = step_advantages([rollout], recipe).per_turn
+    assert found == pytest.approx(slow_gae([0.0, 0.0], values, 0.5, 0.8))
 
 
 # -- loss -----------------------------------------------------------------------------------------

@@ -65,15 +65,18 @@ def test_letters_are_found_in_the_tokens_of_an_answer(ids, places):
     assert locate_letters(ids, "chart", Texts()) == places
 
 
-def rollout_of(group: int, *answers: list[int], secret: str = "crane") -> Rollout:
-    """A game with these answers, tokens of TEXTS."""
+def rollout_of(
+    group: int, *answers: list[int], secret: str = "crane", forced: tuple[int, ...] = ()
+) -> Rollout:
+    """A game with these answers, tokens of TEXTS. forced: those that a grammar leaves no choice."""
     game, talk = Game(secret, WORDS.allowed_set, Rules()), Talk()
     for ids in answers:
         text = Texts().decode(ids)
         letters = text.lower().removeprefix("<guess>").removesuffix("</guess>").replace(" ", "")
         game.play(letters or None, text=text, reason=None if letters else "no_guess_tag")
         talk.hear([0, 0], len(game.turns) - 1)
-        talk.answer(ids, len(game.turns) - 1)
+        choices = [np.array([i] if i in forced else [i, 99]) for i in ids] if forced else []
+        talk.answer(ids, len(game.turns) - 1, choices=choices)
     return Rollout(game=game, group=group, talks=[talk])
 
 
@@ -97,6 +100,14 @@ def test_a_letter_is_compared_with_the_same_letter_of_the_groups_guesses():
     np.testing.assert_allclose(found[2][0], [0, 0, 0, 0, 2 * (0 - 2 / 3), 0, 0])
     assert found[3][0].tolist() == [0], "an answer without a guess"
     assert not found[4][0].any(), "a guess without others to compare"
+
+
+def test_letters_count_as_much_where_a_grammar_forces_what_surrounds_them():
+    rollouts = [rollout_of(0, ids, forced=(0, 1, 7)) for ids in (CHART, CHARP)]
+    assert rollouts[0].talks[0].trained == [False] * 4 + [True] * 4 + [False]
+    found = letter_advantages(rollouts, recipe(letter_weight=1.0), Texts())
+    assert found[0][0].tolist() == [0, 0, 0, 0, 0, 0.5, 0]
+    assert found[1][0].tolist() == [0, 0, 0, 0, 0, -0.5, 0]
 
 
 def test_each_turn_of_a_group_is_compared_by_itself():

@@ -105,7 +105,8 @@ def _turn_values(rollout: Rollout) -> Array:
     values = np.zeros(len(rollout.game.turns))
     for talk, score in zip(rollout.talks, rollout.scores, strict=True):
         for turn, part in talk.answers.items():
-            values[turn] = score["old_values"][part.start]
+            first = np.argmax(talk.trained[part.start : part.stop])  # a grammar forces some before
+            values[turn] = score["old_values"][part.start + first]
     return values
 
 
@@ -142,7 +143,7 @@ def letter_advantages(
             for number, part in talk.answers.items():
                 ids, turn = talk.ids[part.start : part.stop], rollout.game.turns[number]
                 found[-1].append(np.zeros(len(ids)))
-                if turn.guess is None or not talk.trained[part.start]:
+                if turn.guess is None or not any(talk.trained[part.start : part.stop]):
                     continue
                 spoiling = recipe.knowledge.spoiling_letter(turn.guess, turn.state)
                 kept = [1.0] * WORD_LENGTH if spoiling is None else [1.0] * spoiling + [0.0]

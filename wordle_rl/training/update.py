@@ -94,10 +94,10 @@ def build_batch(
         values["targets"] = spread(advantages.targets)
     scores = [score for _, _, score in own if score is not None]  # computed before the advantages
     values |= {name: [score[name] for score in scores] for name in (scores or [{}])[0]}
-    batch = replace(
-        pad([talk for _, talk, _ in own], step.form.chat.tokenizer.pad_id, values),
-        target_scale=advantages.target_scale,
-    )
+    batch = pad([talk for _, talk, _ in own], step.form.chat.tokenizer.pad_id, values)
+    # What comes behind the last trained token, such as the end that a grammar forces, has no effect.
+    ends = batch.trained.shape[1] - batch.trained[:, ::-1].argmax(1)
+    batch = replace(batch, lengths=ends, target_scale=advantages.target_scale)
     if advantages.units is not None:
         batch = replace(batch, units=np.array([advantages.units[i] for i, *_ in own], np.int64))
     lesson = step.recipe.teacher

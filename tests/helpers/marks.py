@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from wordle_rl.policy.settings import fetched_folder
 
-SMOLLM2 = Path(fetched_folder("smollm2"))
-# Of tests that need the real weights.
-NEEDS_SMOLLM2 = [
-    pytest.mark.smollm2,
-    pytest.mark.skipif(not SMOLLM2.is_dir(), reason=f"make smollm2 did not fill {SMOLLM2}"),
-]
+
+def needs_real(name: str) -> list[pytest.MarkDecorator]:
+    """The marks of a test that needs the weights of a fetched model."""
+    there = fetched_folder(name).is_dir()
+    return [pytest.mark.real, pytest.mark.skipif(not there, reason=f"wordle-rl fetch {name}")]

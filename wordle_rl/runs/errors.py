@@ -20,13 +20,12 @@ from wordle_rl.runs.paths import CONF, INSTALLED, TRAIN
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no room, above a quota, above ulimit -f
 _RUST = re.compile(r"\(os error (\d+)\)")  # how safetensors and tokenizers say it
-SMOLLM2 = "wordle-rl fetch smollm2" if INSTALLED else "make smollm2"  # fetches that model
 _EXTRAS = {  # library: the extra that installs it
     **dict.fromkeys(("mlx", "mlx_lm"), "mlx"),
     **dict.fromkeys(("datasets", "pyarrow"), "data"),
     **dict.fromkeys(("starlette", "uvicorn"), "web"),
     **dict.fromkeys(("psycopg", "psycopg2"), "postgres"),
-    **{"bitsandbytes": "quantize", "gguf": "gguf", "wandb": "wandb", "gymnasium": "gym"},
+    **{"bitsandbytes": "quantize", "wandb": "wandb", "gymnasium": "gym"},
 }
 
 

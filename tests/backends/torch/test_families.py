@@ -224,7 +224,7 @@ def test_an_adapter_whose_weights_are_not_those_of_its_layers_is_one_line(tmp_pa
         ("wider", "cannot be loaded: .* size mismatch"),
         ("gpt2", "cannot be loaded: Target modules"),
         (None, "does not name its model"),
-        ("fetched/smollm2", r"fetched/smollm2 is no folder here: run make smollm2 once"),
+        ("fetched/smollm2", r"fetched/smollm2 is no folder here: run wordle-rl fetch smollm2 once"),
         ("embedded/giant", "embedded/giant is no folder here: write where its model is"),
     ],
 )

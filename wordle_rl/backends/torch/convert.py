@@ -1,28 +1,16 @@
-"""Writes whole models for transformers: with an adapter merged into them, or from a GGUF file."""
+"""Writes whole models for transformers, with an adapter merged into them."""
 
 from __future__ import annotations
 
-import io
-from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    LlamaConfig,
-    LlamaForCausalLM,
-)
+from transformers import AutoConfig
 
 from wordle_rl.backends.adapters import find_base, is_adapter
 from wordle_rl.backends.torch.load import load_model
 from wordle_rl.policy.settings import MAIN, ModelSettings
-
-# What transformers notes about a GGUF file. With it, save_pretrained refuses.
-_OF_THE_FILE = ("quantization_config", "dtype", "architectures", "model_type")
 
 
 def merge_model(source: Path, target: Path, precision: str) -> str:
@@ -52,23 +40,3 @@ def merge_model(source: Path, target: Path, precision: str) -> str:
 def merge_adapter(model: Any) -> Any:
     """The model under an adapter, with W + scale B A in the place of each adapted weight W."""
     return model.merge_and_unload(safe_merge=True)
-
-
-def convert_gguf(file: Path, folder: Path) -> int:
-    """Write the Llama of a GGUF file to a folder, in bfloat16. Returns how many weights it has."""
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
-    with redirect_stderr(io.StringIO()):  # a progress bar of the reader's own
-        found: Any = AutoModelForCausalLM.from_pretrained(
-            file.parent, gguf_file=file.name, dtype=torch.float32
-        )
-    tokenizer: Any = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-    known = found.config.to_dict()
-    kept = {k: v for k, v in known.items() if k not in _OF_THE_FILE and not k.startswith("_")}
-    model: Any = LlamaForCausalLM(LlamaConfig(**kept))
-    model.load_state_dict(found.state_dict())
-    model.generation_config.eos_token_id = tokenizer.eos_token_id
-    model.generation_config.pad_token_id = tokenizer.pad_token_id
-    model.to(torch.bfloat16).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return sum(parameter.numel() for parameter in model.parameters())

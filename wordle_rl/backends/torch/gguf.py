@@ -1,0 +1,106 @@
+"""Writes the model of a GGUF file as a folder for transformers, one tensor after another.
+
+transformers reads such files into models that it then refuses to save, and needs several times
+their memory. What it knows of each family's names and weights is used here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.modeling_gguf_pytorch_utils import (
+    TENSOR_PROCESSORS,
+    TensorProcessor,
+    get_gguf_hf_weights_map,
+)
+
+# What transformers notes about the file. With it, save_pretrained refuses.
+_OF_THE_FILE = ("quantization_config", "dtype", "architectures", "model_type")
+_ROWS = 8192  # of a matrix that are rounded at once
+_BYTES = 2  # of a weight in bfloat16
+
+
+def convert_gguf(file: Path, folder: Path) -> int:
+    """Write the causal language model of a GGUF file to a folder, in bfloat16.
+
+    Returns how many weights it has. Raises ValueError for a file that lacks some of them.
+    """
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    folder.mkdir()
+    found: Any = AutoConfig.from_pretrained(file.parent, gguf_file=file.name)
+    known = found.to_dict()
+    kept = {k: v for k, v in known.items() if k not in _OF_THE_FILE and not k.startswith("_")}
+    config = type(found)(**kept, dtype="bfloat16")
+    tokenizer: Any = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+    tokenizer.save_pretrained(folder)
+    with torch.device("meta"):
+        model: Any = AutoModelForCausalLM.from_config(config)
+    config.architectures = [type(model).__name__]
+    config.save_pretrained(folder)
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    model.generation_config.save_pretrained(folder)
+    _write_weights(file, model, folder / "model.safetensors")
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _write_weights(file: Path, model: Any, target: Path) -> None:
+    """Write the parameters of a model, which has none yet, from a GGUF file.
+
+    The format is that of safetensors: the length of a JSON header, the header, the numbers.
+    """
+    from gguf import GGUFReader
+
+    reader: Any = GGUFReader(file)
+    family = reader.fields["general.architecture"].contents()
+    processor = TENSOR_PROCESSORS.get(family, TensorProcessor)(config=model.config.to_dict())
+    names = get_gguf_hf_weights_map(model, processor)
+    tensors = {names[tensor.name]: tensor for tensor in reader.tensors if tensor.name in names}
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, parameter in model.named_parameters():
+        if name not in tensors:
+            raise ValueError(f"{file.name} lacks the weights {name}")
+        begin, end = end, end + _BYTES * parameter.numel()
+        shape = list(parameter.shape)
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with target.open("wb") as written:
+        written.write(struct.pack("<Q", len(text)) + text)
+        start = written.tell()
+        written.truncate(start + end)
+
+        def write(name: str) -> None:
+            tensor, place = tensors[name], start + header[name]["data_offsets"][0]
+            for numbers in _read_rows(tensor, header[name]["shape"], processor):
+                place += os.pwrite(written.fileno(), numbers, place)
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(write, filter(tensors.get, header)))
+
+
+def _read_rows(tensor: Any, shape: list[int], processor: Any) -> Iterator[memoryview]:
+    """The numbers of a tensor in bfloat16, some rows at a time. Raises ValueError."""
+    from gguf import dequantize
+
+    # The matrices of the vocabulary are the large ones, and no family changes their rows' order.
+    step = _ROWS if tensor.name in ("token_embd.weight", "output.weight") else shape[0]
+    for row in range(0, shape[0], step):
+        weights = dequantize(tensor.data[row : row + step], tensor.tensor_type)
+        weights = processor.process(weights, tensor.name).weights
+        if list(weights.shape) != [min(step, shape[0] - row), *shape[1:]]:
+            raise ValueError(f"{tensor.name} must have the shape {shape}")
+        rounded = torch.from_numpy(np.array(weights)).to(torch.bfloat16)
+        yield memoryview(rounded.view(torch.int16).numpy()).cast("B")

@@ -1,5 +1,8 @@
 """What is said on the terminal while a command works."""
 
+import io
+import sys
+import threading
 import time
 
 from wordle_rl.game.rules import Game
@@ -39,3 +42,19 @@ def test_a_line_tells_the_step_and_its_values():
 def test_other_sizes_of_a_group_take_longer_in_all_parts_but_the_optimizer():
     line = describe_generations({"time/step": 90.0, "time/optimizer": 10.0}, now=8, steps=100)
     assert line.endswith("2: 30 s, 50.0 min; 4: 50 s, 83.3 min; 8: 90 s, 2.5 h; 16: 2.8 min, 4.7 h")
+
+
+def test_work_goes_on_when_nobody_reads_its_progress_any_more(monkeypatch):
+    failed: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    said = threading.Event()
+
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            said.set()
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    with announce("loading", every=0.01):
+        assert said.wait(10)
+    assert not failed

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from wordle_rl.game.rules import Game, GameStatus
 
@@ -64,7 +64,8 @@ def announce(what: Callable[[], str] | str, *, every: float = 10.0) -> Iterator[
     def print_lines() -> None:
         while not over.wait(every):
             text = what if isinstance(what, str) else what()
-            print(f"{text}, {time.monotonic() - begin:.0f} s so far", flush=True)
+            with suppress(BrokenPipeError):  # the command itself says that nobody reads any more
+                print(f"{text}, {time.monotonic() - begin:.0f} s so far", flush=True)
 
     printer = threading.Thread(target=print_lines, daemon=True)
     printer.start()

@@ -8,11 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from transformers import AutoModelForCausalLM, MistralConfig
+from transformers import AutoModelForCausalLM, Gemma3TextConfig, MistralConfig
 
-from tests.helpers.families import BATCH, IDS, VOCAB, WIDE, build
+from tests.helpers.families import BATCH, IDS, TEXT, VOCAB, WIDE, build
 from tests.helpers.mlx_tiny import mlx_policy_of, settings_of
-from tests.helpers.tiny import full_logprobs, many_stops, plain_copy, qwen_like_tokenizer
+from tests.helpers.tiny import (
+    full_logprobs,
+    many_stops,
+    plain_copy,
+    qwen_like_tokenizer,
+    sharpen,
+)
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.mlx import load
 from wordle_rl.policy.sampling import Sampling, uniforms
@@ -49,6 +55,15 @@ def test_a_family_plays_scores_and_learns_as_transformers_computes_it(family: st
         np.testing.assert_allclose(answer.logprobs, expected, atol=3e-4)
     assert policy.update(BATCH, Grpo(beta=0.0))["update/skipped"] == 0.0
     assert np.abs(policy.score(BATCH) - before).max() > 1e-3
+
+
+def test_the_scale_of_gemmas_embedding_is_not_rounded() -> None:
+    config = Gemma3TextConfig(**{**TEXT, "hidden_size": 48})  # its root is no bfloat16 number
+    plain = sharpen(AutoModelForCausalLM.from_config(config), 4.0)
+    scores = mlx_policy_of(plain).score(BATCH)[0]
+    expected = full_logprobs(plain, BATCH.ids[0].tolist())
+    trained = BATCH.trained[0]
+    np.testing.assert_allclose(scores[trained], expected[trained], atol=3e-5)
 
 
 def saved(folder: Path, family: str = "llama") -> Path:

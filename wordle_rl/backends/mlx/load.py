@@ -16,7 +16,7 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
 from mlx_lm import utils as mlx_lm_utils
-from mlx_lm.models import gemma3
+from mlx_lm.models import gemma3, gemma3_text
 from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
 from transformers import AutoTokenizer
 
@@ -75,6 +75,16 @@ class _Gemma3(gemma3.Model):
             name = re.sub(r"^model\.language_model\.", "language_model.model.", name)
             renamed[re.sub(r"^lm_head\.", "language_model.lm_head.", name)] = value
         return super().sanitize(renamed)
+
+
+class _Gemma3Embedding(nn.Embedding):
+    """Gemma 3's embedding. mlx-lm multiplies it by a root that it rounds to bfloat16 everywhere."""
+
+    def __call__(self, ids: mx.array) -> mx.array:
+        rows = super().__call__(ids)
+        root = rows.shape[-1] ** 0.5
+        rounded = mx.array(root, mx.bfloat16).astype(rows.dtype)
+        return rows * (mx.array(root, rows.dtype) / rounded)
 
 
 def _find_classes(config: dict[str, Any]) -> tuple[Any, Any]:
@@ -169,6 +179,12 @@ def load_base(folder: Path) -> tuple[Any, dict[str, Any]]:
     except ConfigError as error:
         raise ConfigError(f"{folder}: {error}") from None
     model, _ = mlx_lm_utils.load_model(folder, model_config=config, get_model_classes=_find_classes)
+    for module in model.modules():
+        if (
+            isinstance(module, gemma3_text.Gemma3Model)
+            and type(module.embed_tokens) is nn.Embedding
+        ):
+            module.embed_tokens.__class__ = _Gemma3Embedding
     return model, config
 
 

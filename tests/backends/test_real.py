@@ -1,0 +1,181 @@
+"""Real weights: what is computed here is what transformers computes, token by token.
+
+Each case needs a model that `wordle-rl fetch` gets, and is left out without it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tests.helpers.backends import torch_backend
+from tests.helpers.marks import needs_real
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.backends.adapters import convert_adapter
+from wordle_rl.backends.torch.causal_lm import CausalLM
+from wordle_rl.backends.torch.load import load_model
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.export.formats import write
+from wordle_rl.game.rules import Rules
+from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.sampling import Draws, Sampling, Stream
+from wordle_rl.policy.settings import LoraSettings, ModelSettings, fetched_folder
+from wordle_rl.policy.tokenizer import PLAIN_TEMPLATE
+from wordle_rl.prompts.styles import Spelled
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import build_form
+from wordle_rl.rollouts.play import ModelPlayer, new_games, play
+from wordle_rl.rollouts.talk import Talk
+from wordle_rl.training.update import pad
+
+pytestmark = pytest.mark.slow
+NAMES = ("smollm2", "gemma270m", "qwen0.5b-coder")
+MODELS = [pytest.param(name, marks=needs_real(name), id=name) for name in NAMES]
+GEMMA = needs_real("gemma270m")
+LORA = LoraSettings(rank=4, alpha=8.0)
+
+
+def settings_of(path: str | Path, lora: LoraSettings | None = LORA) -> ModelSettings:
+    return ModelSettings(
+        name="real", path=str(path), learning_rate=1e-3, max_tokens=16, max_context=1024, lora=lora
+    )
+
+
+def policy_of(path: str | Path, lora: LoraSettings | None = LORA) -> TorchPolicy:
+    model, tokenizer = load_model(settings_of(path, lora), precision="fp32", device="cpu")
+    return TorchPolicy(model, tokenizer, temperature=1.0, optim=Optim(clip_grad_norm=0.0))
+
+
+def shaken(policy: TorchPolicy) -> TorchPolicy:
+    """The policy with an adapter that does something, as after training."""
+    shake(policy.model)
+    policy.refresh_copy()
+    return policy
+
+
+@torch.no_grad()
+def shake(model: torch.nn.Module) -> None:
+    for name, weight in model.named_parameters():
+        if "lora_B" in name:
+            noise = torch.Generator().manual_seed(len(name))
+            weight.copy_(0.02 * torch.randn(weight.shape, generator=noise))
+
+
+def games_of(policy: TorchPolicy, words: Any, grammar: Any) -> list[Talk]:
+    """Two games of three answers as the policy plays them."""
+    player = ModelPlayer(
+        engine=policy.engine(),
+        form=build_form("conversation", Chat(policy.tokenizer), Spelled()),
+        sampling=Sampling(temperature=1.0, max_tokens=16, grammar=grammar),
+        draws=Draws(seed=0, stream=Stream.EVALUATION),
+    )
+    games = play(player, new_games(["crane", "stump"], words, Rules(max_turns=3)))
+    return [talk for talks in player.all_talks(games) for talk in talks]
+
+
+def expected(plain: Any, talk: Talk) -> np.ndarray:
+    """Log-probabilities [T] by transformers' own forward pass, 0 where nothing is trained."""
+    with torch.no_grad():
+        logits = plain(input_ids=torch.tensor([talk.ids])).logits[0].double()
+    found = np.zeros(len(talk.ids))
+    for place, token in enumerate(talk.ids):
+        if talk.trained[place]:
+            some = talk.choices[place]
+            among = torch.arange(logits.shape[1]) if some is None else torch.as_tensor(some)
+            shares = logits[place - 1, among].log_softmax(-1)
+            found[place] = shares[(among == token).nonzero().item()]
+    return found
+
+
+def gap(policy: Any, plain: Any, talks: list[Talk]) -> float:
+    """How far the trainer's log-probabilities are from transformers' at most."""
+    scores = policy.score(pad(talks, policy.tokenizer.pad_id))
+    rows = zip(scores, talks, strict=True)
+    return max(abs(row[: len(talk.ids)] - expected(plain, talk)).max() for row, talk in rows)
+
+
+def plain_of(name: str) -> Any:
+    return AutoModelForCausalLM.from_pretrained(fetched_folder(name), dtype=torch.float32).eval()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_draws_and_scores_of_a_game_are_those_of_transformers(name, tmp_path, monkeypatch):
+    from wordle_rl.words.lists import load_words
+
+    words = load_words()
+    policy = shaken(policy_of(fetched_folder(name)))
+    policy.export(tmp_path / "adapter")
+    plain = PeftModel.from_pretrained(plain_of(name), tmp_path / "adapter").eval()
+    free, limited = (games_of(policy, words, grammar) for grammar in (None, "words"))
+    assert any(some is not None for talk in limited for some in talk.choices)
+    for talks in (free, limited):
+        assert gap(policy, plain, talks) < 1e-3
+        for talk in talks:  # what the engine said while it drew, from its cache
+            told = np.where(talk.trained, talk.logprobs, 0.0)
+            assert abs(told - expected(plain, talk)).max() < 1e-3
+    monkeypatch.setattr(CausalLM, "is_fast", False)  # transformers' layers in place of our own
+    assert gap(policy, plain, limited) < 1e-3
+    monkeypatch.undo()
+    write(tmp_path / "adapter", tmp_path / "merged", "merged", "float32")
+    assert gap(policy_of(tmp_path / "merged", None), plain, limited) < 1e-3
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_mlx_scores_a_game_as_transformers_does(name, tmp_path):
+    mlx = pytest.importorskip("wordle_rl.backends.mlx.load")
+    from wordle_rl.backends.mlx.policy import MlxPolicy
+    from wordle_rl.words.lists import load_words
+
+    policy = shaken(policy_of(fetched_folder(name)))
+    policy.export(tmp_path / "adapter")
+    talks = games_of(policy, load_words(), "words")[:1]
+    plain = PeftModel.from_pretrained(plain_of(name), tmp_path / "adapter").eval()
+    convert_adapter(tmp_path / "adapter", tmp_path / "mlx", base=str(fetched_folder(name)))
+    loaded = mlx.load_model(settings_of(tmp_path / "mlx"), precision="fp32")
+    assert gap(MlxPolicy(loaded, temperature=1.0, optim=Optim()), plain, talks) < 1e-3
+
+
+@pytest.mark.parametrize("name", [pytest.param("gemma270m", marks=GEMMA)])
+def test_the_gradient_of_an_adapter_is_the_same_on_mlx(name, tmp_path):
+    pytest.importorskip("mlx.core")
+    from tests.helpers.backends import mlx_backend
+    from wordle_rl.words.lists import load_words
+
+    found: list[dict[str, torch.Tensor]] = []
+    talks = games_of(policy_of(fetched_folder(name)), load_words(), "words")[:1]
+    advantage = [[1.0 if learnt else 0.0 for learnt in talk.trained] for talk in talks]
+    batch = pad(talks, 0, {"advantages": advantage, "weights": advantage})
+    for backend in (torch_backend(), mlx_backend()):
+        model, _ = load_model(settings_of(fetched_folder(name)), precision="fp32", device="cpu")
+        shake(model)
+        policy = backend.policy_of(model, clip_grad_norm=0.0)
+        found.append(backend.gradients(policy, batch, Grpo(beta=0.0)))
+    ours, others = found
+    assert any(slope.abs().max() > 0 for slope in ours.values())
+    for name, slope in others.items():  # mlx-lm has the transposed factors
+        ending = {"lora_a": "lora_A", "lora_b": "lora_B"}[name.rpartition(".")[2]]
+        own = ours[f"base_model.model.{name.rpartition('.')[0]}.{ending}.default.weight"]
+        assert (own - slope.T).norm() < 1e-4 * own.norm(), name
+    assert len(ours) == len(others)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_template_and_end_of_an_answer_are_the_models_own(name):
+    tokenizer: Any = AutoTokenizer.from_pretrained(fetched_folder(name))
+    _, ours = load_model(settings_of(fetched_folder(name)), precision="fp32", device="cpu")
+    own = tokenizer.chat_template
+    assert ours.inner.chat_template == (own or PLAIN_TEMPLATE)
+    end = "<eos>" if name == "gemma270m" else "<|im_end|>"
+    assert tokenizer.convert_tokens_to_ids(end) in ours.stop_ids
+    chat = [{"role": "user", "content": "hello"}]
+    form = build_form("conversation", Chat(ours), Spelled())
+    if own:
+        right = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
+        assert form.chat.opening(None, "hello") == right
+    assert form.chat.answer("<guess> C R A N E</guess>")[-1] in ours.stop_ids

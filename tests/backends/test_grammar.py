@@ -24,10 +24,8 @@ from wordle_rl.rollouts.talk import Talk
 from wordle_rl.training.update import pad
 from wordle_rl.words.lists import WordLists
 
-# Seven words for games of three turns, all on this secret. After a guess one to six of them fit.
-WORDS = WordLists(
-    answers=("grate",), allowed=("crane", "crate", "grate", "irate", "slate", "stale", "trace")
-)
+# Five words for games of three turns, all on this secret. After a guess one to four of them fit.
+WORDS = WordLists(answers=("grate",), allowed=("crate", "grate", "irate", "prate", "slate"))
 SECRET, RULES = "grate", Rules(max_turns=3)
 TEMPERATURE = 0.7
 GRAMMARS = {

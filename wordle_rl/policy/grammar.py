@@ -8,7 +8,7 @@ same choices.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
@@ -59,7 +59,15 @@ class AnswerList:
 
     def begin(self, words: NDArray[np.integer] | None = None) -> OpenAnswer:
         """An answer that may become any of some words, by their numbers as given, or of all."""
-        return OpenAnswer(self, np.sort(self.rank if words is None else self.rank[words]))
+        if words is None or len(words) == len(self.words):
+            return self._all
+        left = np.zeros(len(self.words), bool)
+        left[self.rank[words]] = True
+        return OpenAnswer(self, np.flatnonzero(left))
+
+    @cached_property
+    def _all(self) -> OpenAnswer:
+        return OpenAnswer(self, np.arange(len(self.words)))
 
     def ids(self, word: str) -> list[int]:
         """The tokens of a word's answer, empty for a word that is not in the list."""
@@ -76,20 +84,35 @@ class OpenAnswer:
     answers: AnswerList
     left: NDArray[np.int64]  # their rows, in rising order; all begin with the same tokens
     length: int = 0  # how many tokens that are
+    _found: dict[int, OpenAnswer | str] = field(default_factory=dict)  # by after()
 
     @cached_property
     def choices(self) -> Choices:
         """The tokens that may come next."""
-        column = self.answers.columns[self.length, self.left]
+        column = self._column
+        if len(column) == 1:
+            return column
         return column[np.append(True, column[1:] != column[:-1])]
 
     def after(self, token: int) -> OpenAnswer | str:
         """The same answer with one of the choices added, or its word when it is complete."""
-        column = self.answers.columns[self.length, self.left]
-        left = self.left[slice(*np.searchsorted(column, (token, token + 1)))]
-        length, row = self.length + 1, int(left[0])
-        ended = length == len(self.answers.columns) or self.answers.columns[length, row] < 0
-        return self.answers.words[row] if ended else OpenAnswer(self.answers, left, length)
+        if token not in self._found:
+            left = self.left
+            if len(self._column) > 1:
+                left = left[slice(*np.searchsorted(self._column, (token, token + 1)))]
+            length, columns = self.length + 1, self.answers.columns
+            ended = length == len(columns) or columns[length, left[0]] < 0
+            word = self.answers.words[left[0]]
+            self._found[token] = word if ended else OpenAnswer(self.answers, left, length)
+        return self._found[token]
+
+    @cached_property
+    def _column(self) -> NDArray[np.int64]:
+        """The next token of each answer left; where it is the same one for all, only once."""
+        column = self.answers.columns[self.length]
+        if column[self.left[0]] == column[self.left[-1]]:  # they are sorted
+            return column[self.left[:1]]
+        return column.take(self.left)
 
     def pattern(self) -> str:
         """The letters that all words left have in the same places, and _ for the others."""

@@ -30,9 +30,13 @@ class Options:
     @classmethod
     def of(cls, choices: Sequence[Choices]) -> Options:
         lengths = np.array([*map(len, choices)])
-        tokens, columns = np.unique(np.concatenate(choices), return_inverse=True)
+        every = np.concatenate(choices)
+        column = np.zeros(every.max() + 1, np.int64)  # of each token; faster than sorting them
+        column[every] = 1
+        tokens = np.flatnonzero(column)
+        column[tokens] = np.arange(len(tokens))
         closed = np.ones((len(choices), len(tokens)), bool)
-        closed[np.repeat(np.arange(len(choices)), lengths), columns] = False
+        closed[np.repeat(np.arange(len(choices)), lengths), column[every]] = False
         return cls(tokens=tokens, closed=closed)
 
 

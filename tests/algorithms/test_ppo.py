@@ -114,6 +114,31 @@ def test_a_turn_is_worth_what_it_was_before_its_first_drawn_token():
     assert found == pytest.approx(slow_gae([0.0, 0.0], values, 0.5, 0.8))
 
 
+def test_a_turn_whose_answer_was_forced_counts_as_a_part_of_the_turn_before():
+    """[K] of a game with such turns are those of the game in which they earn for the others."""
+    talk, scores = Talk(), []
+    game = Game("crane", frozenset({"crane", "chart"}), Rules())
+    for turn, value in enumerate([0.5, None, None, 0.25, None]):
+        game.play("chart", text="chart")
+        talk.hear([1, 2], turn)
+        talk.answer([3], turn, choices=[np.array([3] if value is None else [3, 4])])
+        scores += [0.0, 0.0, value or 0.0]
+    ppo = Ppo(scale="none", lam=1.0)
+    rewards = iter([1.0, 2.0, -3.0, 4.0, 5.0])
+    recipe = recipe_of(ppo, lambda turn: next(rewards), credit="turn", discount=0.5)
+    rollout = Rollout(
+        game=game, group=0, talks=[talk], reward=recipe.rewards.score(game),
+        scores=[{"old_values": np.array(scores, np.float32)}],
+    )  # fmt: skip
+    [found] = step_advantages([rollout], recipe).per_turn
+    later = 4.0 + 0.5 * 5.0
+    assert found[3] == pytest.approx(later - 0.25)
+    assert found[0] == pytest.approx(1.0 + 0.5 * 2.0 - 0.25 * 3.0 + 0.125 * later - 0.5)
+    short = replace(recipe, algorithm=Ppo(scale="none", lam=0.0))
+    [found] = step_advantages([rollout], short).per_turn
+    assert found[0] == pytest.approx(1.0 + 0.5 * 2.0 - 0.25 * 3.0 + 0.125 * 0.25 - 0.5)
+
+
 # -- loss -----------------------------------------------------------------------------------------
 
 

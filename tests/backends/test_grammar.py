@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,124 +11,145 @@ import torch
 
 from tests.helpers.tiny import plain_copy, policy_of, qwen, qwen_like_tokenizer
 from wordle_rl.algorithms.grpo import Grpo
-from wordle_rl.game.rules import Rules, TurnKind
-from wordle_rl.policy.grammar import AnswerTree, OpenAnswer
-from wordle_rl.policy.sampling import Draws, Sampling, uniforms
+from wordle_rl.game.feedback_table import build_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.rules import Rules, TurnKind, marks
+from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.styles import Spelled, Symbols
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import build_form
-from wordle_rl.rollouts.play import ModelPlayer, check_grammar, new_games, play
+from wordle_rl.rollouts.forms import Form, build_form
+from wordle_rl.rollouts.play import ModelPlayer, check_grammar, hear, new_games, play
 from wordle_rl.rollouts.talk import Talk
 from wordle_rl.training.update import pad
+from wordle_rl.words.lists import WordLists
 
-# Three words as their tokens; 0 ends an answer. Behind 5 two of them are left, behind 6 one.
-WORDS = [(5, 7, 0), (5, 8, 0), (6, 7, 0)]
-TREE = AnswerTree.grow((str(i), ids) for i, ids in enumerate(WORDS))
-# A game: two different words. Its opening, and what stands between the answers.
-OPENING, BETWEEN = [3, 30], [4, 31]
-GAMES = [(first, second) for first in range(3) for second in range(3) if first != second]
-REWARDS = np.array([1.0, -0.5, 0.25, 2.0, 0.0, -1.5])
+# Five words for games of three turns, all on this secret. After a guess one to four of them fit.
+WORDS = WordLists(answers=("grate",), allowed=("crate", "grate", "irate", "prate", "slate"))
+SECRET, RULES = "grate", Rules(max_turns=3)
 TEMPERATURE = 0.7
+GRAMMARS = {
+    "words": {"grammar": "words"},
+    "none twice": {"grammar": "words", "repeats": False},
+    "clues": {"grammar": "clues"},
+    "clues from 2": {"grammar": "clues", "grammar_from": 2, "repeats": False},
+}
 
 
-def place_of(first: int | None) -> OpenAnswer:
-    return OpenAnswer(TREE) if first is None else OpenAnswer(TREE, (WORDS[first],))
+def words_left(guesses: Sequence[str], grammar: dict[str, Any]) -> list[str]:
+    """The words that a grammar allows after some guesses, by its definition."""
+    fits = [
+        word for word in WORDS.allowed
+        if all(marks(guess, word) == marks(guess, SECRET) for guess in guesses)
+    ]  # fmt: skip
+    if grammar["grammar"] == "clues" and len(fits) <= grammar.get("grammar_from", 99):
+        return fits
+    return [w for w in WORDS.allowed if grammar.get("repeats", True) or w not in guesses]
 
 
-def words_logprob(plain: Any, prompt: list[int], word: tuple[int, ...], left: list[tuple]) -> Any:
-    """Log-probability of a word among those left, in float64, by the plain model alone."""
-    total = torch.zeros((), dtype=torch.float64)
-    for place, token in enumerate(word):
-        tokens = sorted({ids[place] for ids in left if ids[:place] == word[:place]})
-        row = torch.tensor([[*prompt, *word[:place]]])
-        logits = plain(input_ids=row).logits[0, -1].double() / TEMPERATURE
-        total = total + logits[tokens].log_softmax(-1)[tokens.index(token)]
-    return total
+def all_games(grammar: dict[str, Any], *guesses: str) -> list[tuple[str, ...]]:
+    """Every game that can be played under a grammar."""
+    if len(guesses) == RULES.max_turns or SECRET in guesses:
+        return [guesses]
+    left = words_left(guesses, grammar)
+    return [game for word in left for game in all_games(grammar, *guesses, word)]
 
 
-def game_logprob(plain: Any, game: tuple[int, int]) -> Any:
-    first, second = (WORDS[i] for i in game)
-    left = [word for word in WORDS if word != first]
-    behind = [*OPENING, *first, *BETWEEN]
-    return words_logprob(plain, OPENING, first, WORDS) + words_logprob(plain, behind, second, left)
-
-
-def talk_of(game: tuple[int, int]) -> Talk:
+def talk_of(form: Form, guesses: Sequence[str], grammar: dict[str, Any]) -> Talk:
     """A game as tokens, with the choices of a grammar, by the list of words alone."""
-    talk = Talk()
-    for turn, number in enumerate(game):
-        talk.hear(BETWEEN if turn else OPENING, turn)
-        word = WORDS[number]
-        left = [ids for ids in WORDS if not turn or ids != WORDS[game[0]]]
+    [game], talk = new_games([SECRET], WORDS, RULES), None
+    for turn, guess in enumerate(guesses):
+        talk = hear(form, game, talk, 2048)
+        assert talk is not None
+        ids = form.chat.answer(form.write(guess))
+        left = [form.chat.answer(form.write(word)) for word in words_left(guesses[:turn], grammar)]
         choices = [
-            np.array(sorted({ids[i] for ids in left if ids[:i] == word[:i]}))
-            for i in range(len(word))
+            np.array(sorted({other[i] for other in left if other[:i] == ids[:i]}))
+            for i in range(len(ids))
         ]
-        talk.answer(list(word), turn, choices=choices)
+        talk.answer(ids, turn, choices=choices)
+        game.play(guess)
+    assert talk is not None
     return talk
 
 
-def test_the_gradient_of_a_masked_policy_is_that_of_the_expected_reward(backend):  # row 31
-    plain = plain_copy(qwen())
-    logprobs = torch.stack([game_logprob(plain, game) for game in GAMES])
+def talk_logprob(plain: Any, talk: Talk) -> Any:
+    """Log-probability of a game's answers in float64: the plain model's over the choices alone."""
+    logits = plain(input_ids=torch.tensor([talk.ids])).logits[0].double() / TEMPERATURE
+    total = torch.zeros((), dtype=torch.float64)
+    for place, (token, choices) in enumerate(zip(talk.ids, talk.choices, strict=True)):
+        if choices is not None:
+            shares = logits[place - 1, torch.from_numpy(choices)].log_softmax(-1)
+            total = total + shares[choices.tolist().index(token)]
+    return total
+
+
+def model_and_form() -> tuple[Any, HFTokenizer, Form]:
+    tokenizer = HFTokenizer(qwen_like_tokenizer())
+    form = build_form("conversation", Chat(tokenizer), Symbols())
+    return qwen(len(tokenizer.inner), factor=3.0), tokenizer, form
+
+
+@pytest.mark.parametrize("name", ["none twice", "clues", "clues from 2"])
+def test_the_gradient_of_a_masked_policy_is_that_of_the_expected_reward(name, backend):  # row 31
+    model, tokenizer, form = model_and_form()
+    grammar, plain = GRAMMARS[name], plain_copy(model)
+    talks = [talk_of(form, game, grammar) for game in all_games(grammar)]
+    rewards = np.random.default_rng(0).normal(size=len(talks))
+    logprobs = torch.stack([talk_logprob(plain, talk) for talk in talks])
     assert logprobs.exp().sum().item() == pytest.approx(1.0)  # no other game can be played
-    (-(logprobs.exp() * torch.from_numpy(REWARDS)).sum()).backward()
+    (-(logprobs.exp() * torch.from_numpy(rewards)).sum()).backward()
     expected = {n: p.grad for n, p in plain.named_parameters() if p.grad is not None}
 
-    talks = [talk_of(game) for game in GAMES]
     shares = logprobs.exp().detach().numpy()
     values = {
         "advantages": [
-            [r * t for t in talk.trained] for r, talk in zip(REWARDS, talks, strict=True)
+            [r * t for t in talk.trained] for r, talk in zip(rewards, talks, strict=True)
         ],
         "weights": [[p * t for t in talk.trained] for p, talk in zip(shares, talks, strict=True)],
     }
-    batch = pad(talks, 0, values)
-    found = backend.gradients(
-        backend.policy_of(qwen(), temperature=TEMPERATURE), batch, Grpo(beta=0.0)
-    )
+    policy = backend.policy_of(model, tokenizer, temperature=TEMPERATURE)
+    found = backend.gradients(policy, pad(talks, 0, values), Grpo(beta=0.0))
     scale = max(float(slope.abs().max()) for slope in expected.values())
-    for name, slope in expected.items():
-        assert torch.allclose(found[name], slope, atol=1e-5 * scale, rtol=1e-4), name
+    for weight, slope in expected.items():
+        assert torch.allclose(found[weight], slope, atol=1e-5 * scale, rtol=1e-4), weight
 
 
-def test_draws_follow_the_masked_distribution_and_the_trainer_scores_them_alike(backend):
-    count = 3000
-    policy = backend.policy_of(qwen(), temperature=TEMPERATURE)
-    engine, sampling = policy.engine(), Sampling(temperature=TEMPERATURE, max_tokens=3)
-    talks, firsts = [Talk() for _ in range(count)], [None] * count
-    for turn in range(2):
-        for talk in talks:
-            talk.hear(BETWEEN if turn else OPENING, turn)
-        numbers = uniforms(seed=1, step=0, rollouts=np.arange(count), turn=turn, tokens=3)
-        asked = [talk.ids for talk in talks]
-        drawn = engine.complete(asked, sampling, numbers, [place_of(first) for first in firsts])
-        for talk, answer in zip(talks, drawn, strict=True):
-            talk.answer(answer.ids, turn, answer.logprobs, choices=answer.choices)
-        firsts = [WORDS.index(tuple(answer.ids)) for answer in drawn]
-    games = [
-        tuple(WORDS.index(tuple(talk.ids[i] for i in part)) for part in talk.answers.values())
-        for talk in talks
-    ]
-    plain = plain_copy(qwen())
-    chances = np.exp([game_logprob(plain, game).item() for game in GAMES])
-    seen = np.array([games.count(game) for game in GAMES])
+@pytest.mark.parametrize("name", GRAMMARS)
+def test_draws_follow_the_masked_distribution_and_the_trainer_scores_them_alike(name, backend):
+    model, tokenizer, form = model_and_form()
+    policy = backend.policy_of(model, tokenizer, temperature=TEMPERATURE, max_context=2048)
+    grammar, count = GRAMMARS[name], 600
+    sampling = Sampling(temperature=TEMPERATURE, max_tokens=40, **grammar)
+    player = ModelPlayer(
+        engine=policy.engine(), form=form, sampling=sampling, draws=Draws(seed=1),
+        knowledge=Knowledge(WORDS, build_table(WORDS)),
+    )  # fmt: skip
+    played = play(player, new_games([SECRET] * count, WORDS, RULES))
+    drawn = [tuple(turn.guess for turn in game.turns) for game in played]
+    known, plain = {}, plain_copy(model)
+    for game in all_games(grammar):
+        talk = talk_of(form, game, grammar)
+        with torch.no_grad():
+            known[game] = talk, talk_logprob(plain, talk).item()
+    chances = np.exp([logprob for _, logprob in known.values()])
+    assert chances.sum() == pytest.approx(1.0)
+    seen = np.array([drawn.count(game) for game in known])
     assert seen.sum() == count
     spread = np.sqrt(count * chances * (1 - chances))
     assert (np.abs(seen - count * chances) < 4.5 * spread + 1).all()
 
-    few = talks[:40]
+    few = [talk for [talk] in player.all_talks(played[:40])]
     scored = policy.score(pad(few, 0))
-    for row, talk in zip(scored, few, strict=True):
+    for row, talk, game in zip(scored, few, drawn, strict=False):
+        same, logprob = known[game]
+        assert talk.ids == same.ids and talk.trained == same.trained
+        for mine, its in zip(talk.choices, same.choices, strict=True):
+            assert (mine is None) == (its is None) and (mine is None or (mine == its).all())
         told = np.array(talk.logprobs)
-        assert np.abs(row[: len(told)] - told).max() < 1e-5  # forced tokens have 0 in both
-        forced = [
-            t for t in range(len(told)) if talk.choices[t] is not None and not talk.trained[t]
-        ]
-        assert forced and not told[forced].any()
-    whole = [game_logprob(plain, game).item() for game in games[:40]]
-    assert np.abs(scored.sum(1) - whole).max() < 1e-4
+        assert np.abs(row[: len(told)] - told).max() < 1e-5
+        assert not told[~np.array(talk.trained)].any()  # forced tokens have 0 in both
+        assert row.sum() == pytest.approx(logprob, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +165,8 @@ def test_an_untrained_model_guesses_an_allowed_word_each_time_and_none_twice(
     words = original.words
     check_grammar(form, sampling, words.allowed_set)
     player = ModelPlayer(
-        engine=policy.engine(), form=form, sampling=sampling, draws=Draws(seed=0)
+        engine=policy.engine(), form=form, sampling=sampling, draws=Draws(seed=0),
+        knowledge=original,
     )  # fmt: skip
     games = play(player, new_games(words.answers[:count], words, Rules()))
     guesses = [[turn.guess for turn in game.turns] for game in games]

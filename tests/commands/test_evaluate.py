@@ -10,10 +10,11 @@ import pytest
 
 from tests.helpers.configs import composed
 from wordle_rl.commands.eval import evaluate
+from wordle_rl.words.lists import load_words
 
 
-def play(tmp_path: Path, *overrides: str, capsys=None) -> dict:
-    given = [*overrides, f"output_dir={tmp_path}", "compare=false"]
+def play(tmp_path: Path, *overrides: str, compare: bool = False) -> dict:
+    given = [*overrides, f"output_dir={tmp_path}", f"compare={compare}"]
     return evaluate(composed(*given, name="eval"), given)
 
 
@@ -106,3 +107,35 @@ def test_a_model_plays_greedily_beside_its_samples(tmp_path: Path, capsys) -> No
     beside = summary["compared_with"]["greedy micro"]
     assert beside["mean_guesses_with_losses"] == alone["mean_guesses_with_losses"]
     assert "pass@3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("grammar", "alone"),
+    [
+        (("words",), "random"),
+        (("words", "repeats=false"), None),
+        (("clues",), "random_consistent_allowed"),
+        (("clues", "grammar_from=2"), None),
+    ],
+)
+def test_a_model_under_a_grammar_stands_above_the_same_grammar_without_a_model(
+    grammar: tuple[str, ...], alone: str | None, tmp_path: Path, capsys
+) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("\n".join(load_words().answers[::58]))
+    given = [f"words.answers={words}", "words.protocol=all"]
+    settings = ("grammar=" + grammar[0], *grammar[1:])
+    summary = play(
+        tmp_path, *SMALL_MODEL, *given, "allow_mismatch=true",
+        *(f"sampling.{setting}" for setting in settings), compare=True,
+    )  # fmt: skip
+    table = capsys.readouterr().out
+    others = summary["compared_with"]
+    decoder = next(iter(others))
+    assert summary["decoder"] == decoder and f"{decoder}: guesses at random what" in table
+    assert summary["non_words"] == 0.0
+    if alone is not None:
+        same = play(tmp_path, f"player={alone}", *given)
+        assert same["player"] == decoder
+        assert same["mean_guesses_with_losses"] == others[decoder]["mean_guesses_with_losses"]
+    assert len(others) == (4 if alone else 5)

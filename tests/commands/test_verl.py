@@ -103,6 +103,7 @@ def test_choices_reach_verls_keys(settings, expected):
     [
         (["algorithm=ppo"], "algorithm must be one of grpo, dapo"),
         (["rollout=best_of"], "rollout must be one of game, turn"),
+        (["sampling.grammar=words"], "sampling.grammar must be null for verl"),
     ],
 )
 def test_what_would_be_another_run_is_refused_in_one_line(settings, said, tmp_path):

@@ -45,6 +45,9 @@ TRAIN = {
     "model=qwen3b model.lora.targets='.*'": "model.lora.targets must be all-linear or a list",
     "rollout=best_of algorithm=sft": "use rollout=game or rollout=turn",
     "history=upto4 rules.max_turns=4": "history.most must be below rules.max_turns=4",
+    "sampling.repeats=false": "sampling.repeats=false needs sampling.grammar=words or clues",
+    "sampling.grammar=words sampling.grammar_from=9": "grammar_from needs sampling.grammar=clues",
+    "sampling.grammar=clues rollout.engine=vllm": "sampling.grammar must be null with rollout.eng",
     "rollout.engine=vllm backend=mlx": "rollout.engine=vllm needs backend=lightning",
     # files and folders that are not there, or are something else
     "words.answers=/no/such/file.txt": "/no/such/file.txt: no such file",

@@ -10,6 +10,7 @@ import pytest
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import (
+    Decoder,
     GreedyEntropy,
     Mistakes,
     Player,
@@ -64,6 +65,9 @@ def everyone(knowledge: Knowledge) -> list[Player]:
     [  # published wins and mean turns over wins; the bounds are 4 standard errors
         (RandomConsistent, 3, (0.979, 0.021), (4.04, 0.14)),
         (lambda known: RandomConsistent(known, "allowed"), 8, (0.897, 0.072), (4.57, 0.26)),
+        # Of 246 held-out answers (Arnavvs/Qwen_wordle_sft).
+        (lambda known: Decoder(known, clues=True), 8, (0.913, 0.098), (4.52, 0.38)),
+        (lambda known: Decoder(known, clues=True, most=20), 8, (0.772, 0.147), None),
         (GreedyEntropy, 16, (1.0, 0.0), (3.433, 0.21)),
         (lambda known: RandomWord(known.words), 1, (0.0026, 0.005), None),  # 6 of 12,972 guesses
     ],
@@ -97,6 +101,30 @@ def test_same_state_and_uniform_get_the_same_answer_in_any_batch(small):
         backwards = again.answer(states[::-1], uniforms[::-1])[::-1]
         alone = [player.choose(s, float(uniforms[i])) for i, s in enumerate(states)]
         assert together == backwards == alone, player.name
+
+
+@pytest.mark.parametrize("clues", [False, True])
+@pytest.mark.parametrize("most", [None, 1, 4])
+@pytest.mark.parametrize("repeats", [False, True])
+def test_a_decoder_chooses_among_the_words_that_its_grammar_allows(small, clues, most, repeats):
+    words, draw = small.words.allowed, np.random.default_rng(0)
+    games = [draw.choice(words, 4).tolist() for _ in range(30)]
+    states = [after(secret, *guesses[:n]) for secret, *guesses in games for n in range(4)]
+    states.append(after("crane", "zzzzz", words[7]))  # a guess that is no allowed word
+    states.append(State((Clue("crane", 242), Clue("slate", 242)), 2))  # no word fits
+    states.append(after("zzzzz", *words))  # nor is there one that was not guessed
+    counts = set()
+    for state in states:
+        fits = [
+            word for word in words
+            if all(feedback_code(clue.guess, word) == clue.feedback for clue in state.clues)
+        ]  # fmt: skip
+        others = [word for word in words if repeats or word not in state.guesses] or [*words]
+        limited = clues and fits and (most is None or len(fits) <= most)
+        player = Decoder(small, clues=clues, most=most, repeats=repeats)
+        assert [words[i] for i in player.choices(state)] == (fits if limited else others)
+        counts.add(min(len(fits), 5))
+    assert counts == {0, 1, 2, 3, 4, 5}
 
 
 @pytest.mark.parametrize("candidates", ["answers", "allowed"])

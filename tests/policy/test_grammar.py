@@ -3,18 +3,20 @@
 import itertools
 import random
 
+import numpy as np
 import pytest
 
-from wordle_rl.policy.grammar import AnswerTree, OpenAnswer
+from wordle_rl.policy.grammar import AnswerList, OpenAnswer
 
 
-def texts_of(place: OpenAnswer | None) -> set[tuple[int, ...]]:
-    """All answers that can be drawn from a place on."""
-    if place is None:
-        return {()}
-    return {
-        (token, *rest) for token in place.choices.tolist() for rest in texts_of(place.after(token))
-    }
+def texts_of(place: OpenAnswer) -> dict[tuple[int, ...], str]:
+    """All answers that can be drawn from a place on, with their words."""
+    found = {}
+    for token in place.choices.tolist():
+        below = place.after(token)
+        rest = {(): below} if isinstance(below, str) else texts_of(below)
+        found |= {(token, *ids): word for ids, word in rest.items()}
+    return found
 
 
 def some_answers(seed: int) -> list[tuple[int, ...]]:
@@ -25,10 +27,11 @@ def some_answers(seed: int) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_place_leads_to_every_answer_but_those_taken_out(seed):
-    answers = some_answers(seed)
-    tree = AnswerTree.grow((str(i), ids) for i, ids in enumerate(answers))
-    assert texts_of(OpenAnswer(tree)) == set(answers)
-    for count in (1, 5, 19):
-        without = answers[:count]
-        assert texts_of(OpenAnswer(tree, tuple(without))) == set(answers[count:])
+def test_a_place_leads_to_every_answer_that_is_left(seed):
+    texts = some_answers(seed)
+    answers = AnswerList.of((str(i), ids) for i, ids in enumerate(texts))
+    assert texts_of(answers.begin()) == {ids: str(i) for i, ids in enumerate(texts)}
+    for left in ([3], [19, 0, 7], range(1, 20)):
+        words = {texts[i]: str(i) for i in left}
+        assert texts_of(answers.begin(np.array(left))) == words
+    assert [tuple(answers.ids(str(i))) for i in range(20)] == texts and answers.ids("20") == []

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.engines import STOPS, VOCAB, mlx_model, torch_model
 from tests.helpers.tiny import qwen
 from wordle_rl.policy.engine import StopReason
-from wordle_rl.policy.grammar import AnswerTree, OpenAnswer
+from wordle_rl.policy.grammar import AnswerList, OpenAnswer
 from wordle_rl.rollouts.likeliest import complete_likeliest
 
 PROMPTS = [[3, 9], [4, 8, 20], [3, 9]]
@@ -33,9 +33,9 @@ def score(engine: Any, prompt: list[int], answers: list[tuple[int, ...]]) -> Sco
     return scores
 
 
-def token_by_token(engine: Any, prompt: list[int], tree: AnswerTree) -> tuple[int, ...]:
-    place, ids = OpenAnswer(tree), []
-    while place is not None:
+def token_by_token(engine: Any, prompt: list[int], place: OpenAnswer | str) -> tuple[int, ...]:
+    ids = []
+    while not isinstance(place, str):
         row = engine.next_logprobs([[*prompt, *ids]])[0]
         ids.append(int(place.choices[row[place.choices].argmax()]))
         place = place.after(ids[-1])
@@ -45,16 +45,17 @@ def token_by_token(engine: Any, prompt: list[int], tree: AnswerTree) -> tuple[in
 @pytest.mark.parametrize("make", [torch_model, mlx_model])
 def test_it_is_the_likeliest_of_all_that_the_grammar_allows(make):
     engine, answers = make(qwen(vocab_size=VOCAB, seed=3)).engine(), some_answers(60)
-    tree = AnswerTree.grow((str(i), ids) for i, ids in enumerate(answers))
+    listed = AnswerList.of((str(i), ids) for i, ids in enumerate(answers))
     scores = [score(engine, prompt, answers) for prompt in PROMPTS]
     first, second = sorted(scores[2], key=scores[2].__getitem__)[:-3:-1]
-    grammar = [OpenAnswer(tree), OpenAnswer(tree), OpenAnswer(tree, (first,))]
+    others = np.array([i for i, ids in enumerate(answers) if ids != first])
+    grammar = [listed.begin(), listed.begin(), listed.begin(others)]
     found = complete_likeliest(engine, PROMPTS, grammar, beams=60, stop_ids=STOPS, max_tokens=9)
     assert [tuple(answer.ids) for answer in found[::2]] == [first, second]
     for answer, known in zip(found[:2], scores, strict=False):
         assert known[tuple(answer.ids)] == max(known.values())
         assert sum(answer.logprobs) == pytest.approx(max(known.values()), abs=1e-5)
-    greedy = [token_by_token(engine, prompt, tree) for prompt in PROMPTS[:2]]
+    greedy = [token_by_token(engine, prompt, listed.begin()) for prompt in PROMPTS[:2]]
     assert greedy != [tuple(answer.ids) for answer in found[:2]]  # so the search matters
     one = complete_likeliest(engine, PROMPTS, grammar, beams=1, stop_ids=STOPS, max_tokens=9)
     assert greedy == [tuple(answer.ids) for answer in one[:2]]

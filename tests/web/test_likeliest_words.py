@@ -13,7 +13,7 @@ from tests.helpers.talks import talk_of
 from tests.helpers.tiny import plain_copy
 from wordle_rl.commands.play import load_opponent
 from wordle_rl.game.rules import Clue, Game, State, feedback_code
-from wordle_rl.policy.grammar import AnswerTree
+from wordle_rl.policy.grammar import AnswerList
 from wordle_rl.rollouts.play import ModelPlayer
 from wordle_rl.web.likeliest_words import find_likeliest
 from wordle_rl.web.opponent import Opponent, WatchedGame
@@ -62,8 +62,8 @@ def check_against_plain_scores(opponent: Opponent, state: State, words: Sequence
     prompt, answers = player.form.opening(state), answers_of(player, words)
     model = plain_copy(player.engine._model._lm.model)  # type: ignore[attr-defined]
     scores = plain_scores(model, prompt, answers)
-    tree = AnswerTree.grow(zip(words, answers, strict=True))
-    found = find_likeliest(player.engine, prompt, tree, most=100_000)
+    listed = AnswerList.of(zip(words, answers, strict=True))
+    found = find_likeliest(player.engine, prompt, listed, most=100_000)
     best = np.argsort(-scores, kind="stable")[:10]
     assert found.exact
     assert list(found.words)[:10] == [words[i] for i in best]
@@ -93,9 +93,9 @@ class Undecided:
 
 
 def test_the_search_goes_on_until_hardly_any_word_is_untried():
-    tree = AnswerTree.grow((f"w{i:04}", (i, 0)) for i in range(1, 201))
+    listed = AnswerList.of((f"w{i:04}", (i, 0)) for i in range(1, 201))
     engine: Any = Undecided()
-    found = find_likeliest(engine, [7], tree, count=1)  # which is certain after the first words
+    found = find_likeliest(engine, [7], listed, count=1)  # which is certain after the first words
     assert len(found.words) == 200 and found.untried < 1e-3
 
 

@@ -134,6 +134,8 @@ def check_choices(setup: Experiment) -> None:
     check_choice("rollout.form", recipe.rollout.form, ("conversation", "tool"))
     if taken := [key for key in ("init_from", "resume") if setup.config[key] is not None]:
         raise ConfigError(f"{taken[0]} must be null for verl, not {setup.config[taken[0]]}")
+    if recipe.sampling.grammar is not None:
+        raise ConfigError("sampling.grammar must be null for verl, which draws without it")
     if model.shape or model.is_adapter:
         raise ConfigError(
             f"model.path must be a hub name or a folder with whole weights for verl, not "

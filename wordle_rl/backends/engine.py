@@ -93,7 +93,8 @@ class _Answer:
         self._logprobs.append(logprob)
         if self._place is not None and self.next_choices is not None:
             self._choices.append(self.next_choices)
-            self._place = self._place.after(token)
+            after = self._place.after(token)
+            self._place = None if isinstance(after, str) else after
             if self._place is not None:  # at the end the last choices stay, and are not used
                 self.next_choices = self._place.choices
         if token in self._stop_ids:

@@ -102,10 +102,10 @@ class LanguageModel(ABC):
     def recompute_head(self, function: Callable[..., Any], states: Any, start: int) -> Any:
         """function(states, start), which uses the head. The backward pass calls it again."""
 
-    @property
-    def states_at_once(self) -> int:
+    def states_at_once(self, wanted: Wanted) -> int:
         """States whose logits may exist at once."""
-        return max(LOGITS_BYTES // (_BYTES * self.vocabulary), 1)
+        most = self.vocabulary if wanted.choices is None else sum(map(len, wanted.choices))
+        return max(LOGITS_BYTES // (_BYTES * min(most, self.vocabulary)), 1)
 
     def read(
         self,
@@ -154,7 +154,7 @@ class LanguageModel(ABC):
             expected = (xp.exp(logits - normalizer[:, None]) * logits).sum(-1)
             return chosen - normalizer, normalizer - expected
 
-        most = self.states_at_once
+        most = self.states_at_once(wanted)
         if len(states) <= most:
             return score(states, 0)
         # The backward pass computes the logits of each part again. With a large vocabulary, keeping

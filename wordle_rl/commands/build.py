@@ -215,8 +215,8 @@ def _check_step(
     )
     refuse(
         taught is not None and taught.on_policy and sampling.grammar is None,
-        "algorithm.on_policy=true needs sampling.grammar=words, so that every answer of the model "
-        "is a word that the player can teach",
+        "algorithm.on_policy=true needs sampling.grammar=words or clues, so that every answer of "
+        "the model is a word that the player can teach",
     )
     refuse(
         sampling.grammar is not None and rollout.engine != "own",

@@ -24,6 +24,7 @@ from wordle_rl.evaluation.tables import report_table
 from wordle_rl.game.rules import Game
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.rewards.scoring import build_reward_set
+from wordle_rl.rollouts.play import build_decoder
 from wordle_rl.runs.errors import fail, user_errors
 from wordle_rl.runs.files import json_bytes, plain, write_bytes, write_json
 from wordle_rl.runs.folder import RunFolder
@@ -42,10 +43,12 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         print(f"evaluation of {who} on {many}", flush=True)
         players, computing = build_players(config, tournament)
         own = players[0].name
+        decoder = None if settings.player else build_decoder(tournament.sampling, knowledge)
         if settings.compare:
             rewards = build_reward_set(config["reward"], knowledge)
-            solvers = [solver for solver in build_solvers(knowledge) if solver.name != own]
-            players += [enter(solver, tournament, rewards) for solver in solvers]
+            for solver in build_solvers(knowledge, decoder):
+                if solver.name != own:
+                    players.append(enter(solver, tournament, rewards))
     try:
         summary, games = play_all(players[0])
         others = [play_all(player)[0] for player in players[1:]]
@@ -58,6 +61,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
     write_bytes(folder / "games.jsonl", b"".join(map(json_bytes, map(game_record, games))))
     summary["computing"] = computing
+    summary["decoder"] = decoder and decoder.name  # its row is in compared_with
     summary["compared_with"] = {
         s["player"]: {k: s[k] for k in ("win_rate", "mean_guesses", "mean_guesses_with_losses")}
         for s in others

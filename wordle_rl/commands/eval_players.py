@@ -36,6 +36,7 @@ from wordle_rl.evaluation.regret import Regret, best_player
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import (
+    Decoder,
     Player,
     RandomConsistent,
     RandomWord,
@@ -304,20 +305,24 @@ def build_scripted(settings: EvalSettings, knowledge: Knowledge) -> Player | Non
     return PLAYERS[settings.player](knowledge)
 
 
-def build_solvers(knowledge: Knowledge) -> list[Player]:
+def build_solvers(knowledge: Knowledge, decoder: Decoder | None = None) -> list[Player]:
     """The scripted players in every table, as lower and upper bounds.
 
-    entropy_allowed is left out where it knows the same words as entropy, and where it is costly.
+    decoder: of the model in this table, if it has one; it comes first. entropy_allowed is left out
+    where it knows the same words as entropy, and where it is costly.
     """
     words = knowledge.words
     unlike = len(words.answers) < len(words.allowed) <= _MOST_ALLOWED
-    return [
+    solvers = [
         best_player(knowledge),
         *([PLAYERS["entropy_allowed"](knowledge)] if unlike else []),
         RandomConsistent(knowledge, "answers"),
         RandomConsistent(knowledge, "allowed"),
         RandomWord(words),
     ]
+    if decoder is None:
+        return solvers
+    return [decoder, *(solver for solver in solvers if solver.name != decoder.name)]
 
 
 def enter(player: Player, tournament: Tournament, rewards: RewardSet) -> LoadedPlayer:
@@ -356,7 +361,10 @@ def build_players(
 
     def seat(first: int, sampling: Sampling = sampling) -> Seated:
         draws = tournament.draws(first)
-        return ModelPlayer(engine=policy.engine(), form=talk, sampling=sampling, draws=draws)
+        return ModelPlayer(
+            engine=policy.engine(), form=talk, sampling=sampling, draws=draws,
+            knowledge=tournament.knowledge,
+        )  # fmt: skip
 
     beams = sampling.beams if sampling.temperature == 0.0 else 1  # rows of one game
     player = LoadedPlayer(
@@ -402,7 +410,9 @@ def _name_player(model: ModelSettings, settings: EvalSettings, sampling: Samplin
         name = stages[-1]["run"] if stages and "embedded" not in stages[-1] else model.name
     helps = [f"{settings.shots} shots"] if settings.shots else []
     if sampling.grammar is not None:
-        helps.append("grammar" if sampling.repeats else "grammar without repeats")
+        helps.append("clue grammar" if sampling.grammar == "clues" else "grammar")
+        helps[-1] += f" from {sampling.grammar_from}" if sampling.grammar_from else ""
+        helps[-1] += "" if sampling.repeats else " without repeats"
     if sampling.beams > 1 and sampling.temperature == 0.0:
         helps.append(f"{sampling.beams} beams")
     return ", ".join([name, *helps])

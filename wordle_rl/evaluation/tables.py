@@ -85,6 +85,8 @@ def report_table(summaries: Sequence[Summary], width: int = 100) -> str:
 
     notes = [_describe_rules(first)]
     notes += [f"{name}: {text}" for name, text in _PLAYERS.items() if name in names]
+    if (decoder := first.get("decoder")) in names:
+        notes.append(f"{decoder}: guesses at random what the model's grammar allows.")
     notes += [first["lineage"]] if "lineage" in first else []
     habits = _describe_habits(names[0], first)
     for name, summary in zip(names, summaries, strict=True):

@@ -23,7 +23,7 @@ from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.policy import Policy
-from wordle_rl.policy.sampling import Draws, Stream
+from wordle_rl.policy.sampling import Draws, Sampling, Stream
 from wordle_rl.policy.settings import MAIN, LightningSettings, ModelSettings
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import Form, build_form
@@ -109,7 +109,8 @@ def play_probe(source: Source) -> tuple[list[int], Batch, FloatArray]:
     """
     policy = _build_policy(source, source.model)
     form = _build_form(source, policy)
-    sampling = replace(source.sampling, max_tokens=min(source.sampling.max_tokens, _TOKENS))
+    tokens = min(source.sampling.max_tokens, _TOKENS)
+    sampling = Sampling(temperature=source.sampling.temperature, max_tokens=tokens)
     draws = Draws(seed=_SEED, stream=Stream.EVALUATION)
     secrets = list(itertools.islice(itertools.cycle(source.secrets), _GAMES))
     games = new_games(secrets, source.words, source.rules)

@@ -224,11 +224,11 @@ class Knowledge:
         return mask
 
     def _compute_allowed_mask(self, clues: tuple[Clue, ...]) -> np.ndarray:
-        mask = np.ones(len(self.words.allowed), dtype=bool)
+        mask = np.full(len(self.words.allowed), not clues)
         if clues:
-            mask = self._allowed_mask(clues[:-1]).copy()
-            row = feedback_row(clues[-1].guess, self._allowed_letters[mask])
-            mask[mask] = row == clues[-1].feedback
+            left = np.flatnonzero(self._allowed_mask(clues[:-1]))
+            row = feedback_row(clues[-1].guess, self._allowed_letters.take(left, axis=0))
+            mask[left[row == clues[-1].feedback]] = True
         mask.flags.writeable = False
         return mask
 

@@ -102,6 +102,43 @@ class RandomConsistent(Teacher):
         return fitting if len(fitting) else np.arange(len(self.pool))
 
 
+class Decoder(Teacher):
+    """Guesses any word that a model's grammar leaves it: the decoder without the model.
+
+    clues: words that fit all clues, while there are at most `most` (None is no limit) and at least
+    one; otherwise any allowed word. repeats: False takes out the words that were guessed, unless
+    no other is left.
+    """
+
+    def __init__(
+        self,
+        knowledge: Knowledge,
+        *,
+        clues: bool = False,
+        most: int | None = None,
+        repeats: bool = True,
+    ) -> None:
+        self.pool, self.words = knowledge.words.allowed, knowledge.words.allowed_set
+        self._knowledge, self._all = knowledge, np.arange(len(self.pool))
+        self._most = (len(self.pool) if most is None else most) if clues else 0
+        self._repeats = repeats
+        # As of the players that choose from the same words.
+        self.name = "consistent (allowed)" if clues else RandomWord.name
+        self.name += "" if not clues or most is None else f" from {most}"
+        self.name += "" if repeats or (clues and most is None) else ", none twice"
+
+    def choices(self, state: State) -> NDArray[np.intp]:
+        if self._most:
+            fitting = self._knowledge.consistent_allowed(state).nonzero()[0]
+            if 0 < len(fitting) <= self._most:  # no word fits all clues and was guessed
+                return fitting
+        if self._repeats or not state.clues:
+            return self._all
+        index = self._knowledge.words.guess_index
+        left = np.delete(self._all, [index[word] for word in state.guesses if word in index])
+        return left if len(left) else self._all
+
+
 class Mistakes(Player):
     """Errs as a learner does, so that a teacher can show how to recover.
 

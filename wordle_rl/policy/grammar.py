@@ -1,15 +1,16 @@
 """Which tokens an answer may go on with, where only answers of a given list may be drawn.
 
-The answers stand in a tree of their tokens. Where several tokens may follow, the model's
-distribution is taken over these alone; where only one may, nothing is drawn. This mask is a part of
-the policy: the trainer scores drawn tokens under the same choices.
+Where several tokens may follow, the model's distribution is taken over these alone; where only one
+may, nothing is drawn. This mask is a part of the policy: the trainer scores drawn tokens under the
+same choices.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,91 +30,95 @@ class Options:
     @classmethod
     def of(cls, choices: Sequence[Choices]) -> Options:
         lengths = np.array([*map(len, choices)])
-        tokens, columns = np.unique(np.concatenate(choices), return_inverse=True)
+        every = np.concatenate(choices)
+        column = np.zeros(every.max() + 1, np.int64)  # of each token; faster than sorting them
+        column[every] = 1
+        tokens = np.flatnonzero(column)
+        column[tokens] = np.arange(len(tokens))
         closed = np.ones((len(choices), len(tokens)), bool)
-        closed[np.repeat(np.arange(len(choices)), lengths), columns] = False
+        closed[np.repeat(np.arange(len(choices)), lengths), column[every]] = False
         return cls(tokens=tokens, closed=closed)
 
 
-@dataclass(slots=True, eq=False)
-class AnswerTree:
-    """Answers by their tokens: each branch is a token, and each leaf a word."""
+@dataclass(frozen=True, eq=False)
+class AnswerList:
+    """Answers sorted by their tokens, so those that begin alike are neighbours."""
 
-    branches: dict[int, AnswerTree | str] = field(default_factory=dict)
-    size: int = 0  # words
-    choices: Choices = field(init=False)  # all tokens that branch off
+    words: tuple[str, ...]  # of each row
+    rank: NDArray[np.int64]  # [words] the row of each word, in the order in which they were given
+    columns: NDArray[np.int64]  # [tokens, rows], -1 behind the end of an answer
 
     @classmethod
-    def grow(cls, answers: Iterable[tuple[str, Sequence[int]]]) -> AnswerTree:
-        """The tree of words and the tokens of their answers, none of which begins another one."""
-        root = cls()
-        nodes = [root]
-        for word, ids in answers:
-            node = root
-            for token in ids[:-1]:
-                node.size += 1
-                if token not in node.branches:
-                    nodes.append(cls())
-                    node.branches[token] = nodes[-1]
-                below = node.branches[token]
-                assert isinstance(below, AnswerTree), f"the answer {word} begins with another one"
-                node = below
-            node.size += 1
-            node.branches[ids[-1]] = word
-        for node in nodes:
-            node.choices = np.array(sorted(node.branches), np.int64)
-        return root
+    def of(cls, answers: Iterable[tuple[str, Sequence[int]]]) -> AnswerList:
+        """The list of words and the tokens of their answers, none of which begins another one."""
+        given = [(tuple(ids), word) for word, ids in answers]
+        order = sorted(range(len(given)), key=given.__getitem__)
+        texts = [given[i][0] for i in order]
+        for before, text in pairwise(texts):
+            assert text[: len(before)] != before, f"the answer {before} begins another one"
+        columns = np.full((max(map(len, texts)), len(texts)), -1, np.int64)
+        for row, ids in enumerate(texts):
+            columns[: len(ids), row] = ids
+        return cls(tuple(given[i][1] for i in order), np.argsort(order), columns)
 
-    def words(self) -> Iterator[str]:
-        """All words of the tree."""
-        for below in self.branches.values():
-            if isinstance(below, str):
-                yield below
-            else:
-                yield from below.words()
+    def begin(self, words: NDArray[np.integer] | None = None) -> OpenAnswer:
+        """An answer that may become any of some words, by their numbers as given, or of all."""
+        if words is None or len(words) == len(self.words):
+            return self._all
+        left = np.zeros(len(self.words), bool)
+        left[self.rank[words]] = True
+        return OpenAnswer(self, np.flatnonzero(left))
 
-    def pattern(self) -> str:
-        """The letters that all words of the tree have in the same places, and _ for the others."""
-        columns = zip(*self.words(), strict=True)
-        return "".join(column[0] if len(set(column)) == 1 else "_" for column in columns)
+    @cached_property
+    def _all(self) -> OpenAnswer:
+        return OpenAnswer(self, np.arange(len(self.words)))
 
-    def path(self, word: str) -> list[int]:
-        """The tokens of a word's answer, empty for a word that the tree does not have."""
-        for token, below in self.branches.items():
-            if below == word:
-                return [token]
-            if isinstance(below, AnswerTree) and (rest := below.path(word)):
-                return [token, *rest]
-        return []
+    def ids(self, word: str) -> list[int]:
+        """The tokens of a word's answer, empty for a word that is not in the list."""
+        if word not in self.words:
+            return []
+        column = self.columns[:, self.words.index(word)]
+        return column[column >= 0].tolist()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class OpenAnswer:
-    """How far an answer has come in a tree, and which answers of the tree it may not become.
+    """How far an answer has come, and which answers of a list it may become."""
 
-    without: the rest of the tokens of each answer that is taken out. They differ.
-    """
+    answers: AnswerList
+    left: NDArray[np.int64]  # their rows, in rising order; all begin with the same tokens
+    length: int = 0  # how many tokens that are
+    _found: dict[int, OpenAnswer | str] = field(default_factory=dict)  # by after()
 
-    tree: AnswerTree
-    without: tuple[Sequence[int], ...] = ()
-
-    @property
+    @cached_property
     def choices(self) -> Choices:
         """The tokens that may come next."""
-        if not self.without:
-            return self.tree.choices
-        gone = Counter(rest[0] for rest in self.without)
-        branches = self.tree.branches
-        left = [token for token, below in branches.items() if _size(below) > gone[token]]
-        return np.array(sorted(left), np.int64)
+        column = self._column
+        if len(column) == 1:
+            return column
+        return column[np.append(True, column[1:] != column[:-1])]
 
-    def after(self, token: int) -> OpenAnswer | None:
-        """The same answer with one of the choices added, None when it is complete."""
-        below = self.tree.branches[token]
-        if isinstance(below, str):
-            return None
-        return OpenAnswer(below, tuple(rest[1:] for rest in self.without if rest[0] == token))
+    def after(self, token: int) -> OpenAnswer | str:
+        """The same answer with one of the choices added, or its word when it is complete."""
+        if token not in self._found:
+            left = self.left
+            if len(self._column) > 1:
+                left = left[slice(*np.searchsorted(self._column, (token, token + 1)))]
+            length, columns = self.length + 1, self.answers.columns
+            ended = length == len(columns) or columns[length, left[0]] < 0
+            word = self.answers.words[left[0]]
+            self._found[token] = word if ended else OpenAnswer(self.answers, left, length)
+        return self._found[token]
 
+    @cached_property
+    def _column(self) -> NDArray[np.int64]:
+        """The next token of each answer left; where it is the same one for all, only once."""
+        column = self.answers.columns[self.length]
+        if column[self.left[0]] == column[self.left[-1]]:  # they are sorted
+            return column[self.left[:1]]
+        return column.take(self.left)
 
-def _size(below: AnswerTree | str) -> int:
-    return 1 if isinstance(below, str) else below.size
+    def pattern(self) -> str:
+        """The letters that all words left have in the same places, and _ for the others."""
+        columns = zip(*(self.answers.words[row] for row in self.left), strict=True)
+        return "".join(column[0] if len(set(column)) == 1 else "_" for column in columns)

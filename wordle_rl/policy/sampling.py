@@ -14,7 +14,7 @@ from typing import Annotated, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.runs.instantiate import MOST, Within
+from wordle_rl.runs.instantiate import MOST, Count, Within
 
 T = TypeVar("T")
 Tokens = Annotated[int, Within(1, 100_000)]  # of an answer
@@ -57,14 +57,19 @@ class Sampling:
     # 1 and 0 keep the whole distribution; others are only for games outside training.
     top_p: Annotated[float, Within(0, 1, "(]")] = 1.0
     top_k: Annotated[int, Within(0, MOST)] = 0
-    grammar: Literal["words"] | None = None  # words: only answers that guess an allowed word
+    # words: only answers that guess an allowed word. clues: only those that fit all clues, and any
+    # allowed word while more than grammar_from of them fit.
+    grammar: Literal["words", "clues"] | None = None
+    grammar_from: Count | None = None
     repeats: bool = True  # whether a word may be guessed again in a game; False needs the grammar
     # With temperature 0: beginnings of an answer to follow, of which the likeliest answer is taken.
     beams: Annotated[int, Within(1, 1000)] = 1
 
     def __post_init__(self) -> None:
         if self.grammar is None and not self.repeats:
-            raise ValueError("sampling.repeats=false needs sampling.grammar=words")
+            raise ValueError("sampling.repeats=false needs sampling.grammar=words or clues")
+        if self.grammar != "clues" and self.grammar_from is not None:
+            raise ValueError("sampling.grammar_from needs sampling.grammar=clues")
 
     @property
     def scoring_temperature(self) -> float:

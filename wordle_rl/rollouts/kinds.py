@@ -45,6 +45,7 @@ class RolloutTask:
         return ModelPlayer(
             engine=self.step.policy.engine(), form=self.step.form,
             sampling=self.step.recipe.sampling, draws=self.draws,
+            knowledge=self.step.recipe.knowledge,
         )  # fmt: skip
 
     def games(self, size: int = 1) -> list[Game]:

@@ -75,9 +75,11 @@ class Search:
             ids = (*beginning.ids, token)
             word, stop, after = None, None, None
             if place is not None:
-                after, below = place.after(token), place.tree.branches[token]
+                below = place.after(token)
                 if isinstance(below, str):
                     word, stop = below, StopReason.STOP_TOKEN
+                else:
+                    after = below
             elif token in self.stop_ids:
                 stop = StopReason.STOP_TOKEN
             elif len(ids) >= self.most:
@@ -109,16 +111,13 @@ def complete_likeliest(
     model's own, at temperature 1. Raises as Engine.complete().
     """
     places = grammar or [None] * len(prompts)
-    keys = [
-        (tuple(ids), frozenset(map(tuple, place.without)) if place else None)
-        for ids, place in zip(prompts, places, strict=True)
-    ]
+    keys = [(tuple(ids), place) for ids, place in zip(prompts, places, strict=True)]
     searches: dict[tuple, Search] = {}
-    for key, place in zip(keys, places, strict=True):
-        if key not in searches:  # what is asked several times is searched once
-            room = engine.max_context - len(key[0])
-            searches[key] = Search(stop_ids, min(max_tokens, room), beams)
-            searches[key].add(Beginning(place))
+    for ids, place in keys:
+        if (ids, place) not in searches:  # what is asked several times is searched once
+            search = Search(stop_ids, min(max_tokens, engine.max_context - len(ids)), beams)
+            search.add(Beginning(place))
+            searches[ids, place] = search
     while running := {key: s for key, s in searches.items() if not s.is_certain()}:
         block = [(k, s, b) for k, s in running.items() for b in s.take(beams)]
         logprobs = engine.next_logprobs([(*ids, *b.ids) for (ids, _), _, b in block])

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeVar
 
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players import Decoder
 from wordle_rl.game.rules import Game, GameStatus, Rules, State
 from wordle_rl.policy.batch import ran_out_of_memory
 from wordle_rl.policy.engine import Engine, StopReason
-from wordle_rl.policy.grammar import AnswerTree, OpenAnswer
+from wordle_rl.policy.grammar import AnswerList
 from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.rollouts.forms import Form
 from wordle_rl.rollouts.likeliest import complete_likeliest
@@ -94,7 +96,12 @@ class ModelPlayer:
     form: Form
     sampling: Sampling
     draws: Draws
+    knowledge: Knowledge | None = None  # needed by a grammar
     talks: dict[int, list[Talk]] = field(default_factory=dict)  # of each game
+    decoder: Decoder | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.decoder = build_decoder(self.sampling, self.knowledge)
 
     def __call__(self, games: Mapping[int, Game], turn: int) -> None:
         for number, game in games.items():
@@ -112,9 +119,12 @@ class ModelPlayer:
             return
         talks = [self.talks[number][-1] for number in games]
         numbers = self.draws.uniforms(list(games), turn, self.sampling.max_tokens)
-        grammar, again = None, self.sampling.repeats
-        if self.sampling.grammar is not None:
-            grammar = [begin_answer(self.form, game, repeats=again) for game in games.values()]
+        grammar = None
+        if self.decoder is not None:
+            states = [game.state for game in games.values()]
+            answers = list_answers(self.form, self.decoder.words)
+            begun = {s: answers.begin(self.decoder.choices(s)) for s in dict.fromkeys(states)}
+            grammar = [begun[state] for state in states]
         asked = [talk.ids for talk in talks]
         if self.sampling.beams > 1 and self.sampling.temperature == 0.0:
             drawn = complete_likeliest(
@@ -150,17 +160,19 @@ def hear(form: Form, game: Game, talk: Talk | None, max_context: int) -> Talk | 
     return talk
 
 
-def begin_answer(form: Form, game: Game, *, repeats: bool) -> OpenAnswer:
-    """Where an answer begins that guesses an allowed word. repeats: also one guessed before."""
-    guessed = set() if repeats else {g for g in game.state.guesses if g in game.allowed}
-    without = tuple(form.chat.answer(form.write(word)) for word in sorted(guessed))
-    return OpenAnswer(grow_tree(form, game.allowed), without)
+def build_decoder(sampling: Sampling, knowledge: Knowledge | None) -> Decoder | None:
+    """What a model's grammar leaves it to guess, None without a grammar."""
+    if sampling.grammar is None:
+        return None
+    assert knowledge is not None, "a grammar needs the words and what clues say about them"
+    clues, most = sampling.grammar == "clues", sampling.grammar_from
+    return Decoder(knowledge, clues=clues, most=most, repeats=sampling.repeats)
 
 
 @lru_cache(maxsize=2)
-def grow_tree(form: Form, words: frozenset[str], *, begins: bool = True) -> AnswerTree:
+def list_answers(form: Form, words: frozenset[str], *, begins: bool = True) -> AnswerList:
     """The answers of a form that guess one of some words. begins: False behind a thought."""
-    return AnswerTree.grow(
+    return AnswerList.of(
         (word, form.chat.answer(form.write(word), begins=begins)) for word in sorted(words)
     )
 

@@ -101,7 +101,7 @@ class Recipe:
     history: History | None = None  # where training games begin; None: the empty board
     states: tuple[GivenState, ...] | None = None  # from data=: training games begin there
     dialogues: tuple[GivenDialogue, ...] | None = None  # from data=: learnt instead of games
-    knowledge: Knowledge | None = None  # judges letters; needed if rollout.letter_weight is above 0
+    knowledge: Knowledge | None = None  # needed by a grammar and by rollout.letter_weight
     seed: int
 
     @property

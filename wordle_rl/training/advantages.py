@@ -73,20 +73,26 @@ def _score_talks(step: Step, rollouts: Sequence[Rollout]) -> list[Rollout]:
 
 def step_advantages(rollouts: Sequence[Rollout], recipe: Recipe) -> Advantages:
     """The algorithm's advantages for a step's rollouts, which come from all processes."""
-    by_turn = recipe.rollout.credit == "turn"
-    needs_values = recipe.algorithm.needs_values
+    by_turn, needs_values = recipe.rollout.credit == "turn", recipe.algorithm.needs_values
+    discount = recipe.rollout.discount if by_turn else 1.0
+    returns = [_returns(rollout, recipe) for rollout in rollouts]
     return recipe.algorithm.advantages(
         StepOutcomes(
             groups=np.array([rollout.group for rollout in rollouts]),
-            returns=[_returns(rollout, recipe) for rollout in rollouts],
+            returns=returns,
             won=np.array([rollout.game.status is GameStatus.WON for rollout in rollouts]),
             complete=[
                 np.array([turn.reason != ParseFailure.TRUNCATED for turn in rollout.game.turns])
                 for rollout in rollouts
             ],
-            values=[_turn_values(rollout) for rollout in rollouts] if needs_values else None,
+            values=[
+                _turn_values(rollout, of, discount)
+                for rollout, of in zip(rollouts, returns, strict=True)
+            ]
+            if needs_values
+            else None,
             by_turn=by_turn,
-            discount=recipe.rollout.discount if by_turn else 1.0,
+            discount=discount,
         )
     )
 
@@ -99,15 +105,22 @@ def _returns(rollout: Rollout, recipe: Recipe) -> Array:
     return np.full(len(game.turns), reward.total)
 
 
-def _turn_values(rollout: Rollout) -> Array:
-    """[K] the value head's prediction before each answer."""
+def _turn_values(rollout: Rollout, returns: Array, discount: float) -> Array:
+    """[K] the value head's prediction before the first token of each answer that was drawn.
+
+    An answer that a grammar forced as a whole has no prediction. Its turn is worth what it earned
+    and the value of the next one, as if it belonged to the rules.
+    """
     assert rollout.scores is not None
-    values = np.zeros(len(rollout.game.turns))
+    values = np.append(np.full(len(returns), np.nan), 0.0)
     for talk, score in zip(rollout.talks, rollout.scores, strict=True):
         for turn, part in talk.answers.items():
-            first = np.argmax(talk.trained[part.start : part.stop])  # a grammar forces some before
-            values[turn] = score["old_values"][part.start + first]
-    return values
+            if drawn := [place for place in part if talk.trained[place]]:
+                values[turn] = score["old_values"][drawn[0]]
+    earned = returns - discount * np.append(returns[1:], 0.0)
+    for turn in np.flatnonzero(np.isnan(values))[::-1]:
+        values[turn] = earned[turn] + discount * values[turn + 1]
+    return values[:-1]
 
 
 def groups_without_spread(rollouts: Sequence[Rollout], advantages: Advantages) -> NDArray[np.int64]:

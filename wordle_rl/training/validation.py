@@ -71,6 +71,7 @@ class HeldOutPlay:
                 engine=self.policy.engine(), form=self.form,
                 sampling=sampling or self.setup.greedy,
                 draws=Draws(seed=recipe.seed, stream=Stream.EVALUATION, first_rollout=now.start),
+                knowledge=recipe.knowledge,
             )  # fmt: skip
             games = new_games(secrets[now], recipe.words, recipe.rules)
             play(player, games, watch=watch)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.policy.engine import Engine
-from wordle_rl.policy.grammar import AnswerTree, OpenAnswer
+from wordle_rl.policy.grammar import AnswerList
 from wordle_rl.rollouts.likeliest import Beginning, Search
 from wordle_rl.words.lists import WORD_LENGTH
 
@@ -52,20 +52,20 @@ def equal_chances(words: Sequence[str]) -> WordChances:
 def find_likeliest(
     engine: Engine,
     prompt: Sequence[int],
-    tree: AnswerTree,
+    answers: AnswerList,
     *,
     count: int = 10,
     most: int = 10_000,
     stop: Callable[[], bool] = lambda: False,
     also: str | None = None,
 ) -> WordChances:
-    """Find the likeliest answers of a tree after a prompt. Raises ContextFull.
+    """Find the likeliest answers of a list after a prompt. Raises ContextFull.
 
     count: so many likeliest words must be certain. most: beginnings that are tried. stop: asked
     whether to end earlier. also: a word whose probability is computed in any case.
     """
     search = Search()
-    search.add(Beginning(OpenAnswer(tree)))
+    search.add(Beginning(answers.begin()))
     tried = 0
     while search.open and tried < most and not stop():
         if search.is_certain(count) and _sum_of(search.open) < _REST:
@@ -78,11 +78,11 @@ def find_likeliest(
             search.grow(beginning, row)
     found = {answer.word: math.exp(answer.logprob) for answer in search.found if answer.word}
     untried = _sum_of(search.open)
-    patterns = ((b.place.tree.pattern(), math.exp(b.logprob)) for b in search.open if b.place)
+    patterns = ((b.place.pattern(), math.exp(b.logprob)) for b in search.open if b.place)
     other = max(0.0, 1.0 - untried - math.fsum(found.values()))
     exact = search.is_certain(count)
     letters = _add_up_letters(itertools.chain(found.items(), patterns))
-    if also is not None and also not in found and (answer := tree.path(also)):
+    if also is not None and also not in found and (answer := answers.ids(also)):
         beginnings = [tuple(answer[:length]) for length in range(len(answer))]
         steps = _next_logprobs(engine, prompt, beginnings)[np.arange(len(answer)), answer]
         found[also] = math.exp(float(steps.sum(dtype=np.float64)))

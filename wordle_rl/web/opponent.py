@@ -18,7 +18,7 @@ from wordle_rl.game.rules import Game, PlayedTurn, Rules, State
 from wordle_rl.policy.settings import EMBEDDED
 from wordle_rl.reports.solvers import TITLES
 from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.rollouts.play import ModelPlayer, grow_tree, new_games, play
+from wordle_rl.rollouts.play import ModelPlayer, list_answers, new_games, play
 from wordle_rl.rollouts.play import Player as Seated
 from wordle_rl.rollouts.talk import Talk
 from wordle_rl.rollouts.teacher import ScriptedPlayer
@@ -128,13 +128,13 @@ class Opponent:
         if thought := turn.thought:  # the shortest beginning that holds the whole thought
             lengths = range(1, len(ids) + 1)
             length = next(n for n in lengths if len(chat.tokenizer.decode(ids[:n])) >= len(thought))
-        tree = grow_tree(player.form, self.knowledge.words.allowed_set, begins=not thought)
+        answers = list_answers(player.form, self.knowledge.words.allowed_set, begins=not thought)
         prompt, end = talk.ids[: part.start + length], time.monotonic() + _SECONDS
 
         def late() -> bool:
             return stop() or time.monotonic() > end
 
-        return find_likeliest(player.engine, prompt, tree, stop=late, also=turn.guess)
+        return find_likeliest(player.engine, prompt, answers, stop=late, also=turn.guess)
 
     def _scripted_chances(self, seated: Seated, turn: PlayedTurn) -> WordChances | None:
         assert isinstance(seated, ScriptedPlayer)

@@ -8,6 +8,8 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 import pytest
+from mlx import nn
+from mlx_lm.models import qwen2
 
 from tests.helpers.mlx_tiny import mlx_gradients, mlx_policy_of, same_weights
 from tests.helpers.tiny import (
@@ -24,8 +26,10 @@ from tests.helpers.updates import PLAIN, ROWS, games, play_bandit, whole
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.ppo import Ppo
 from wordle_rl.backends import token_outputs
+from wordle_rl.backends.mlx.causal_lm import MlxLM
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.policy.batch import Batch
+from wordle_rl.policy.grammar import Options
 from wordle_rl.training.update import update_in_minibatches
 
 
@@ -163,9 +167,35 @@ def test_a_head_learns_what_states_are_worth_though_the_model_rests(kind, model_
     assert mx.load(str(tmp_path / "value_head.safetensors")).keys() == {"weight", "bias"}
 
 
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("quantised", [False, True])
+def test_logits_of_choices_are_those_of_the_whole_vocabulary(tied, quantised):
+    args = qwen2.ModelArgs(
+        model_type="qwen2", hidden_size=32, num_hidden_layers=1, intermediate_size=32,
+        num_attention_heads=2, num_key_value_heads=2, rms_norm_eps=1e-6, vocab_size=64,
+        tie_word_embeddings=tied,
+    )  # fmt: skip
+    model = qwen2.Model(args)
+    if quantised:
+        nn.quantize(model, group_size=32)
+    lm, hidden = MlxLM(model), mx.random.normal((3, 32))
+    choices = [np.array([1, 5]), np.array([5, 60, 63]), np.array([2])]
+    options = Options.of(choices)
+    found, every = (np.array(lm.compute_logits(hidden, given)) for given in (options, None))
+    assert found.shape == (3, 5) and every.shape == (3, 64)
+    for row, some in enumerate(choices):
+        open_columns = np.isin(options.tokens, some)
+        np.testing.assert_allclose(found[row, open_columns], every[row, some], atol=1e-5)
+        assert (found[row, ~open_columns] < -1e29).all()
+
+
+@pytest.mark.parametrize("grammar", [False, True])
 @pytest.mark.parametrize("build", [qwen, llama, gemma])
-def test_checkpointed_layers_and_head_pieces_give_the_same_gradient(build, monkeypatch):
+def test_checkpointed_layers_and_head_pieces_give_the_same_gradient(build, grammar, monkeypatch):
     batch = batch_of(ROWS, [0.7, -1.3, 0.4])
+    if grammar:
+        drawn = [row[learnt] for row, learnt in zip(batch.ids, batch.trained, strict=True)]
+        batch = replace(batch, choices=[[np.unique([1, 63, i]) for i in row] for row in drawn])
     algorithm = Grpo(beta=0.0, entropy=0.1)
     plain = mlx_gradients(mlx_policy_of(build()), batch, algorithm)
     monkeypatch.setattr(token_outputs, "LOGITS_BYTES", 4 * 64 * 3)  # three tokens a piece

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -46,7 +47,7 @@ class MlxLM(LanguageModel):
         self._trunk: Any = inner.model
         table, head = self._trunk.embed_tokens, inner.get("lm_head")
         self._head: Any = table if head is None else head  # the module that has its weights
-        self._project: Callable[[mx.array], mx.array] = table.as_linear if head is None else head
+        self._is_tied = head is None
         self.vocabulary = int(table.weight.shape[0])
 
     @contextmanager
@@ -64,11 +65,12 @@ class MlxLM(LanguageModel):
         self.model.update(tree_unflatten(list(weights.items())))
 
     def compute_logits(self, hidden: mx.array, options: Options | None = None) -> mx.array:
-        logits = self._project(hidden).astype(mx.float32)
-        if options is None:
-            return logits
-        tokens, closed = mx.array(options.tokens), mx.array(options.closed)  # pyright: ignore
-        return mx.where(closed, LOW, logits[:, tokens])
+        head = self._head
+        if options is not None:  # each of its arrays, quantised or not, has a row for each token
+            head, tokens = copy(head), mx.array(options.tokens)  # pyright: ignore
+            head.update({name: rows[tokens] for name, rows in head.items()})
+        logits = (head.as_linear if self._is_tied else head)(hidden).astype(mx.float32)
+        return logits if options is None else mx.where(mx.array(options.closed), LOW, logits)  # pyright: ignore
 
     def compute_hidden(self, ids: mx.array, caches: Sequence[Any] | None = None) -> mx.array:
         """Hidden states [N, T, H] of whole sequences, padded on the right.

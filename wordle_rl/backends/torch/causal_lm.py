@@ -128,7 +128,8 @@ class CausalLM(LanguageModel):
     ) -> tuple[torch.Tensor, ...]:
         if entropy or self.frozen_head is None:
             return super().score_states(states, wanted, temperature, entropy)
-        return (compute_logprobs(self, states, wanted, temperature, self.states_at_once),)
+        most = self.states_at_once(wanted)
+        return (compute_logprobs(self, states, wanted, temperature, most),)
 
     def compute_hidden(
         self, ids: torch.Tensor, start: int = 0, cache: DynamicCache | None = None

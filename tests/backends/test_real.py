@@ -22,6 +22,7 @@ from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.load import load_model
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.export.formats import write
+from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Draws, Sampling, Stream
@@ -67,15 +68,16 @@ def shake(model: torch.nn.Module) -> None:
             weight.copy_(0.02 * torch.randn(weight.shape, generator=noise))
 
 
-def games_of(policy: TorchPolicy, words: Any, grammar: Any) -> list[Talk]:
+def games_of(policy: TorchPolicy, knowledge: Knowledge, grammar: Any) -> list[Talk]:
     """Two games of three answers as the policy plays them."""
     player = ModelPlayer(
         engine=policy.engine(),
         form=build_form("conversation", Chat(policy.tokenizer), Spelled()),
         sampling=Sampling(temperature=1.0, max_tokens=16, grammar=grammar),
         draws=Draws(seed=0, stream=Stream.EVALUATION),
+        knowledge=knowledge,
     )
-    games = play(player, new_games(["crane", "stump"], words, Rules(max_turns=3)))
+    games = play(player, new_games(["crane", "stump"], knowledge.words, Rules(max_turns=3)))
     return [talk for talks in player.all_talks(games) for talk in talks]
 
 
@@ -105,16 +107,17 @@ def plain_of(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_draws_and_scores_of_a_game_are_those_of_transformers(name, tmp_path, monkeypatch):
-    from wordle_rl.words.lists import load_words
-
-    words = load_words()
+def test_draws_and_scores_of_a_game_are_those_of_transformers(
+    name, tmp_path, monkeypatch, original
+):
     policy = shaken(policy_of(fetched_folder(name)))
     policy.export(tmp_path / "adapter")
     plain = PeftModel.from_pretrained(plain_of(name), tmp_path / "adapter").eval()
-    free, limited = (games_of(policy, words, grammar) for grammar in (None, "words"))
+    free, limited, fitting = (
+        games_of(policy, original, grammar) for grammar in (None, "words", "clues")
+    )
     assert any(some is not None for talk in limited for some in talk.choices)
-    for talks in (free, limited):
+    for talks in (free, limited, fitting):
         assert gap(policy, plain, talks) < 1e-3
         for talk in talks:  # what the engine said while it drew, from its cache
             told = np.where(talk.trained, talk.logprobs, 0.0)
@@ -127,14 +130,13 @@ def test_draws_and_scores_of_a_game_are_those_of_transformers(name, tmp_path, mo
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_mlx_scores_a_game_as_transformers_does(name, tmp_path):
+def test_mlx_scores_a_game_as_transformers_does(name, tmp_path, original):
     mlx = pytest.importorskip("wordle_rl.backends.mlx.load")
     from wordle_rl.backends.mlx.policy import MlxPolicy
-    from wordle_rl.words.lists import load_words
 
     policy = shaken(policy_of(fetched_folder(name)))
     policy.export(tmp_path / "adapter")
-    talks = games_of(policy, load_words(), "words")[:1]
+    talks = games_of(policy, original, "words")[:1]
     plain = PeftModel.from_pretrained(plain_of(name), tmp_path / "adapter").eval()
     convert_adapter(tmp_path / "adapter", tmp_path / "mlx", base=str(fetched_folder(name)))
     loaded = mlx.load_model(settings_of(tmp_path / "mlx"), precision="fp32")
@@ -142,13 +144,12 @@ def test_mlx_scores_a_game_as_transformers_does(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", [pytest.param("gemma270m", marks=GEMMA)])
-def test_the_gradient_of_an_adapter_is_the_same_on_mlx(name, tmp_path):
+def test_the_gradient_of_an_adapter_is_the_same_on_mlx(name, original):
     pytest.importorskip("mlx.core")
     from tests.helpers.backends import mlx_backend
-    from wordle_rl.words.lists import load_words
 
     found: list[dict[str, torch.Tensor]] = []
-    talks = games_of(policy_of(fetched_folder(name)), load_words(), "words")[:1]
+    talks = games_of(policy_of(fetched_folder(name)), original, "words")[:1]
     advantage = [[1.0 if learnt else 0.0 for learnt in talk.trained] for talk in talks]
     batch = pad(talks, 0, {"advantages": advantage, "weights": advantage})
     for backend in (torch_backend(), mlx_backend()):

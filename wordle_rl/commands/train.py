@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,7 @@ from wordle_rl.runs.files import FolderError, remove_temporary_files
 from wordle_rl.runs.folder import LATEST, UNFINISHED, RunFolder, find_run
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupted, Interrupts, ignore_signals
-from wordle_rl.runs.paths import CONF, EVAL, ROOT, TRAIN
+from wordle_rl.runs.paths import CONF, ROOT, TRAIN
 from wordle_rl.runs.processes import Launch, check_first_start, read_launch
 from wordle_rl.training.experiment import Experiment, describe_run_lineage, stages_of_run
 from wordle_rl.training.loop import TrainingFailed, describe_fault
@@ -56,11 +57,11 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         open_run = start_run if cfg.resume is None else resume_run
         setup, folder = open_run(cfg, overrides, stack)
         summary = _run_backend(setup, folder, interrupts, resume=cfg.resume is not None)
-    print(f"\nrun folder: {folder.path}\nfull games: {EVAL} run={folder.path}")
+    print(f"\nrun folder: {folder.path}\nfull games: {folder.eval_command}")
     if setup.trainer.report:
         write_page(folder)
     if setup.logger.tensorboard:
-        print(f"curves: tensorboard --logdir {folder.path.parent}")
+        print(f"curves: tensorboard --logdir {shlex.quote(str(folder.path.parent))}")
     print(f"took {time.monotonic() - begin:.0f} s", flush=True)
     return summary
 
@@ -173,10 +174,10 @@ def _run_backend(
     except Interrupted as signal:
         keep_config(folder, setup.config)  # keeps a resume's changes even before its first step
         folder.set_status("interrupted")
-        print(f"\n{signal}: continue with {TRAIN} resume={folder.path}", flush=True)
+        print(f"\n{signal}: continue with {folder.resume_command}", flush=True)
         raise
     except (Exception, SystemExit) as error:
-        if resume or not folder.remove_unless_begun():
+        if not folder.remove_unless_begun():
             folder.set_failed(error)
         raise
 
@@ -204,7 +205,7 @@ def print_data(setup: Experiment) -> None:
 
 def _note_hard_stop(folder: RunFolder) -> None:
     """Record that a second signal ends the process. Runs in a separate thread, just before."""
-    line = f"stopped without saving: continue with {TRAIN} resume={folder.path}\n"
+    line = f"stopped without saving: continue with {folder.resume_command}\n"
     with suppress(OSError):
         os.write(2, line.encode(errors="replace"))
     with suppress(OSError, FolderError):

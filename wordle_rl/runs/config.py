@@ -13,7 +13,7 @@ from wordle_rl.runs.errors import describe_hydra_error
 from wordle_rl.runs.files import FolderError, read_text, write_bytes
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import CONF
+from wordle_rl.runs.paths import CONF, quote
 
 CONFIG = "config.yaml"  # the resolved config in a run folder
 _DATA = ("data", "data.path", "data.split")
@@ -86,12 +86,6 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             found[f"{prefix}{name}"] = text
     return found
-
-
-def quote(text: str) -> str:
-    """Any text as a value on the command line, such as a path."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def quoted(argument: str) -> str:

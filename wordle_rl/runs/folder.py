@@ -22,7 +22,7 @@ from typing import Any
 
 from wordle_rl.runs.files import FolderError, StepLog, read_object, write_json
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import PACKAGE, ROOT
+from wordle_rl.runs.paths import EVAL, PACKAGE, ROOT, TRAIN, command
 
 LATEST = "latest"  # given in place of a run's folder
 OUTPUTS = ROOT / "outputs"
@@ -50,7 +50,7 @@ class RunFolder:
     def create(cls, root: str | Path, name: str, *, now: datetime | None = None) -> RunFolder:
         """Make <root>/<date>-<time>_<name>, then <date>-<time>-2_<name> and so on."""
         stamp = (now or datetime.now()).strftime("%Y%m%d-%H%M")
-        label = re.sub(r"[^A-Za-z0-9._=-]+", "-", name).strip("-.")[:_NAME_LENGTH] or "run"
+        label = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:_NAME_LENGTH] or "run"
         Path(root).mkdir(parents=True, exist_ok=True)
         path, number = Path(root) / f"{stamp}_{label}", 1
         while True:
@@ -72,6 +72,14 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
+
+    @property
+    def resume_command(self) -> str:
+        return command(TRAIN, "resume", self.path)
+
+    @property
+    def eval_command(self) -> str:
+        return command(EVAL, "run", self.path)
 
     def metrics_log(self) -> StepLog:
         """A line for each step."""
@@ -132,10 +140,15 @@ class RunFolder:
         parts = [manifest, *manifest.get("resumes", [])]
         return next((part["computing"] for part in reversed(parts) if "computing" in part), {})
 
+    @property
+    def begun(self) -> bool:
+        """Whether the run has measured anything, or was resumed."""
+        measured = any((self.path / name).exists() for name in ("start.json", "metrics.jsonl"))
+        return measured or bool(self.manifest().get("resumes"))
+
     def remove_unless_begun(self) -> bool:
-        """Remove the folder of a run that failed before it measured anything; returns whether."""
-        begun = any((self.path / name).exists() for name in ("start.json", "metrics.jsonl"))
-        if not begun:
+        """Remove the folder of a run that failed before it began; returns whether."""
+        if not (begun := self.begun):
             shutil.rmtree(self.path, ignore_errors=True)
         return not begun
 

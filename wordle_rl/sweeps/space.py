@@ -21,8 +21,8 @@ from hydra.core.override_parser.types import (
 )
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from wordle_rl.runs.config import quote
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.paths import quote
 
 ARM = "arm"  # the parameter whose values are the names of hydra.sweeper.arms
 Scalar = None | bool | int | float | str

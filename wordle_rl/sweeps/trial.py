@@ -19,10 +19,9 @@ from typing import Any
 
 import optuna
 
-from wordle_rl.runs.config import quote
 from wordle_rl.runs.files import StepLog, read_json, write_json
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import ROOT, environment, train_command
+from wordle_rl.runs.paths import ROOT, environment, quote, train_command
 from wordle_rl.runs.processes import without_launch
 from wordle_rl.sweeps.plan import StudySettings
 

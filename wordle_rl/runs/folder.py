@@ -11,6 +11,7 @@ import importlib.metadata
 import os
 import platform
 import re
+import secrets
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -104,7 +105,8 @@ class RunFolder:
 
     def write_manifest(self, **entries: Any) -> dict[str, Any]:
         """Write and return manifest.json: status "running", the environment, and these entries."""
-        manifest = {"status": "running", "started": _now(), **describe_environment(), **entries}
+        start = {"status": "running", "started": _now(), "id": secrets.token_hex(8)}
+        manifest = {**start, **describe_environment(), **entries}
         write_json(self.path / "manifest.json", manifest)
         return manifest
 

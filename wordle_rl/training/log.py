@@ -22,6 +22,7 @@ class Reporter(Protocol):
 
     def metrics(self, values: dict[str, float], step: int) -> None: ...
     def text(self, tag: str, markdown: str, step: int) -> None: ...
+    def cut_back(self, step: int) -> None: ...  # what was received after a step is received again
 
 
 class RunLog:
@@ -98,6 +99,7 @@ class RunLog:
         if self.writes:
             for log in (self._metrics, self._games, self._validations):
                 log.truncate_after(step)
+            self._reporter.cut_back(step)
 
     def sync(self) -> None:
         """Flush the logs to disk."""

@@ -123,7 +123,7 @@ def _train(
         processes = stack.enter_context(join_processes(launch))
     with user_errors():
         policy, setup = _build_policy(setup)
-        loggers = build_loggers(setup.logger, folder.path)
+        loggers = build_loggers(setup.logger, folder)
     if setup.backend.devices > 1:
         started = start_processes(setup.backend.devices, work, interrupts)
         processes = stack.enter_context(started)

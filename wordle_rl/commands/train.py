@@ -31,7 +31,7 @@ from wordle_rl.policy.lineage import prompt_name
 from wordle_rl.policy.settings import LightningSettings
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import fail, user_errors
-from wordle_rl.runs.files import FolderError, remove_temporary_files
+from wordle_rl.runs.files import FolderError, read_object, remove_temporary_files
 from wordle_rl.runs.folder import LATEST, UNFINISHED, RunFolder, find_run
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupted, Interrupts, ignore_signals
@@ -56,6 +56,9 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
                 raise ConfigError(f"{study} is a study: {TRAIN} -m {study}")
         open_run = start_run if cfg.resume is None else resume_run
         setup, folder = open_run(cfg, overrides, stack)
+        if folder.manifest()["status"] == "finished":  # and nothing of it is to be done again
+            print(f"run folder: {folder.path}\nfull games: {folder.eval_command}")
+            return read_object(folder.path / "summary.json")
         summary = _run_backend(setup, folder, interrupts, resume=cfg.resume is not None)
     print(f"\nrun folder: {folder.path}\nfull games: {folder.eval_command}")
     if setup.trainer.report:
@@ -122,6 +125,11 @@ def resume_run(
         _check_same_data(folder, setup)
         stack.enter_context(folder.lock())
         done = count_steps(folder, setup.trainer.steps)
+        whole = all((folder.path / name).exists() for name in ("model", "summary.json"))
+        finished = whole and folder.manifest().get("status") == "finished"
+        same = all(before == after for before, after in changes.values())
+        if finished and same and done == setup.trainer.steps and read_launch() is None:
+            return setup, folder
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)
     folder.note_resume(step=done, command=sys.argv, changes=changes)

@@ -1,6 +1,7 @@
 """Everything that a run writes for people: metrics, games, boards, and what the loggers get."""
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -100,6 +101,16 @@ class RunLog:
             for log in (self._metrics, self._games, self._validations):
                 log.truncate_after(step)
             self._reporter.cut_back(step)
+            rows = self._metrics.read()
+            validated = {row["step"] for row in rows if "val/win_rate" in row}
+            played = {game["step"] for game in self._validations.records()}
+            for log, lost in (
+                (self._metrics, {*range(step + 1)} - {row["step"] for row in rows}),
+                (self._validations, validated - played),
+            ):
+                if lost:
+                    named = f"{log.path} has lost {len(lost)} steps, the first one {min(lost)}"
+                    print(f"warning: {named}; curves and verdicts lack them", file=sys.stderr)
 
     def sync(self) -> None:
         """Flush the logs to disk."""

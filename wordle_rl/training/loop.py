@@ -193,7 +193,7 @@ class Training:
         if self._writes:
             if not self._state.improved:
                 print(
-                    "warning: no validation was better than the start's, so this run shows no "
+                    "warning: no validation was better than the start's: its secrets show no "
                     f"improvement; {self.folder.eval_command} checkpoint=last plays its end",
                     file=sys.stderr, flush=True,
                 )  # fmt: skip

@@ -21,7 +21,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.runs.files import FolderError, StepLog, read_object, write_json
+from wordle_rl.runs.files import FolderError, StepLog, open_lock, read_object, write_json
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import EVAL, PACKAGE, ROOT, TRAIN, command
 
@@ -162,7 +162,7 @@ class RunFolder:
 
         Raises FolderError at once when another process, or another lock in this one, holds it.
         """
-        with open(self.path / ".lock", "a+b") as file:
+        with open_lock(self.path / ".lock") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

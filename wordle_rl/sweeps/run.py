@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from wordle_rl.runs.errors import fail
+from wordle_rl.runs.files import open_lock
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.paths import ROOT
@@ -140,7 +141,7 @@ class Worker:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Let one thread of this machine at a time into the block."""
-        with open(self._folder / ".lock", "ab") as file:
+        with open_lock(self._folder / ".lock") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 

@@ -65,10 +65,7 @@ def test_a_model_has_a_lineage_under_its_table_and_a_scripted_player_has_none(
         assert summary["lineage"] in " ".join(table.split())
 
 
-@pytest.mark.parametrize(
-    ("split", "may"),
-    [("test", False), ("val", False), ("train", True), ("all", True), ("allowed", True)],
-)
+@pytest.mark.parametrize(("split", "may"), [("val", False), ("all", True), ("allowed", True)])
 def test_a_lineage_says_when_training_may_have_had_the_secrets_played(split, may, tmp_path):
     words = f"words.split={split}"
     lineage = play(tmp_path, "model=micro", words, "limit=1", "backend.threads=1")["lineage"]

@@ -135,8 +135,10 @@ class Worker:
                 write_record(self._plan, self._list_trials())
                 write_games(self._plan, self._list_trials())
         best = name_arm(winner.params, self._plan.space) if winner else "none, no trial is complete"
-        print(f"study {self._settings.name} has ended; best on validation secrets: {best}")
-        return sum(len(part.list_missing()) for part in self._rounds)
+        failed = sum(len(part.list_missing()) for part in self._rounds)
+        ended = "has ended" if failed else "is finished"
+        print(f"study {self._settings.name} {ended}; best on validation secrets: {best}")
+        return failed
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

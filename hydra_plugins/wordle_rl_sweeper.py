@@ -40,8 +40,10 @@ class StudySweeper(Sweeper):
 
     def plan(self, arguments: Sequence[str]) -> Any:
         """The study as a StudyPlan. Raises ConfigError."""
+        from wordle_rl.commands.build import check_package
         from wordle_rl.sweeps.plan import plan_study
 
+        check_package(self.config)
         node: Any = OmegaConf.to_container(self.config.hydra.sweeper, resolve=True)
         return plan_study(node, arguments, self._compose)
 

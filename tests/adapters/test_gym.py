@@ -103,3 +103,14 @@ def test_what_is_wrong_is_refused_in_one_line(said):
     with pytest.raises(ValueError, match=said) as found:
         WRONG[said]()
     assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"secret": word} for word in ("CRANE", "zzzzz", "", None, ["crane"])] + [{"secrte": "crane"}],
+)
+def test_options_that_no_game_can_have_are_refused_by_name(options):
+    env = env_of()
+    with pytest.raises(ValueError, match=r"^(secret|options) must be"):
+        env.reset(options=options)
+    env.reset(options={})

@@ -13,6 +13,7 @@ from tests.helpers.updates import PLAIN, ROWS, games, one_row, trained, whole
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.policy.batch import Batch
+from wordle_rl.policy.engine import NotFinite
 from wordle_rl.training.update import update_in_minibatches
 
 
@@ -118,3 +119,22 @@ def test_loading_a_checkpoint_leaves_the_reference_as_it_was(model_folder, tmp_p
         policy.load(tmp_path / str(i))
         assert np.array_equal(policy.score(games(), reference=True), start)
         assert not np.array_equal(policy.score(games()), start)
+
+
+def test_weights_that_are_no_numbers_are_not_saved(backend, tmp_path):
+    policy = backend.policy_of(qwen())
+    policy.set_learning_rate(np.inf)
+    policy.update(games(), Sft())
+    with pytest.raises(NotFinite):
+        policy.save(tmp_path)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_micro_batch_that_numpy_has_no_memory_for_is_halved(backend):
+    def work(rows: Any) -> int:
+        if len(rows) > 1:
+            raise MemoryError
+        return int(rows[0])
+
+    policy = backend.policy_of(qwen(), micro_batch_tokens=1000)
+    assert sorted(policy.run_micro_batches(games(), work)) == [*range(len(ROWS))]

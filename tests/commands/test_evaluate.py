@@ -66,6 +66,13 @@ def test_a_model_has_a_lineage_under_its_table_and_a_scripted_player_has_none(
         assert summary["lineage"] in " ".join(table.split())
 
 
+@pytest.mark.parametrize(("split", "may"), [("val", False), ("all", True), ("allowed", True)])
+def test_a_lineage_says_when_training_may_have_had_the_secrets_played(split, may, tmp_path):
+    words = f"words.split={split}"
+    lineage = play(tmp_path, "model=micro", words, "limit=1", "backend.threads=1")["lineage"]
+    assert ("may have had these secrets" in lineage) is may
+
+
 def test_the_time_that_games_take_changes_none_of_them(tmp_path: Path, monkeypatch) -> None:
     given = ("player=random_consistent", "limit=100")  # row 37
     at_once, hours = play(tmp_path, *given), count(step=3600)

@@ -144,12 +144,49 @@ def test_a_target_that_is_no_component_of_the_right_kind_is_never_called(
     [
         ("train.py --lr=5", "unrecognized arguments: --lr=5; settings are given as key=value"),
         ("train.py num_generations=1", "rollout.num_generations"),
+        ("train.py --experiment quick", "unrecognized arguments: --experiment; settings"),
+        ("train.py -m seed=0,1 --cfg job", "-m and --cfg exclude each other"),
+        ("train.py hydra.run.dir=here", "hydra.run.dir has no effect here: output_dir=<folder>"),
+        ("train.py hydra/launcher=joblib", "hydra/launcher must be one of basic, not 'joblib'"),
     ],
 )
 def test_a_command_with_wrong_input_prints_one_line_and_exits_with_2(line: str, told: str) -> None:
     done, _ = command(*line.split())
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith("error: ") and told in done.stderr
+
+
+HEAD, RATE = "# @package _global_\n", "optim:\n  lr: 0.5\n"
+OWN = {  # files of one's own: their bytes, and what the command says
+    "plain": (HEAD + RATE, "lr: 0.5"),
+    "of Windows": ((HEAD + RATE).replace("\n", "\r\n"), "lr: 0.5"),
+    "with a tab": (HEAD + RATE.replace("  ", "\t"), 'mine.yaml", line 3'),
+    "with a byte order mark": ("\ufeff" + HEAD + RATE, "must be # @package _global_"),
+    "without a package": (RATE, "must be # @package _global_"),
+}
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_a_file_of_ones_own_is_used_or_refused_in_one_line(kind: str, tmp_path: Path) -> None:
+    text, told = OWN[kind]
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_bytes(text.encode())
+    # Flags stand between settings, where one appends them.
+    line = ["train.py", "model=micro", "--config-dir", str(tmp_path), "experiment=mine"]
+    if told == "lr: 0.5":
+        done, _ = command(*line, "--cfg", "job", "seed=7")
+        assert done.returncode == 0 and told in done.stdout and "seed: 7" in done.stdout
+    else:
+        done, _ = command(*line)
+        assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_study_of_ones_own_without_a_package_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "mine.yaml").write_text("name: mine\n")
+    done, _ = command("train.py", "-m", "sweep=mine", f"--config-dir={tmp_path}")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "# @package hydra.sweeper" in done.stderr
 
 
 @pytest.mark.parametrize("line", ["train.py --help", "train.py --cfg job"])

@@ -65,6 +65,24 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
         ),
         "optim._target_",
     ),
+    "config.yaml is a bomb of aliases": (
+        lambda r: (r / "config.yaml").write_text(
+            "a0: &a0 [x]\n" + "".join(f"a{i + 1}: &a{i + 1} [{f'*a{i},' * 9}]\n" for i in range(9))
+        ),
+        "config.yaml: has an alias",
+    ),
+    "config.yaml is 4,000 levels deep": (
+        lambda r: (r / "config.yaml").write_text("[" * 4000 + "]" * 4000),
+        "more than 20 levels",
+    ),
+    "config.yaml is too large": (
+        lambda r: (r / "config.yaml").write_text("a: 1\n" * 2**19),
+        "config.yaml: larger than 1,048,576 letters",
+    ),
+    "the lock is a link": (
+        lambda r: [(r / ".lock").unlink(missing_ok=True), (r / ".lock").symlink_to("config.yaml")],
+        ".lock: must be a file, not a link",
+    ),
     "manifest.json is too large": (
         lambda r: os.truncate(r / "manifest.json", 2**27),
         "larger than 67,108,864 bytes",

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -29,14 +29,14 @@ def plan_of(root: Path, **node: Any) -> StudyPlan:
     return plan_study(about, [], lambda overrides: {"rollout": rollout})
 
 
-def run_fakes(root: Path, **node: Any) -> None:
+def run_fakes(root: Path, do: Callable[[StudyPlan], object] = run.run_trials, **node: Any) -> None:
     """Do a study whose trials are fake_train.py, and look at them often."""
     with (
         patch.object(trial, "train_command", lambda: FAKE),
         patch.object(trial, "POLL", 0.05),
         patch.object(run, "POLL", 0.05),
     ):
-        run.run_trials(plan_of(root, **node))
+        do(plan_of(root, **node))
 
 
 def work(root: Path, **node: Any) -> list[str]:

@@ -1,5 +1,6 @@
 """Run folders, their manifest and their lock."""
 
+import shlex
 import signal
 import subprocess
 import sys
@@ -8,10 +9,12 @@ from multiprocessing.pool import ThreadPool
 
 import numpy as np
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from wordle_rl.runs.config import quoted
 from wordle_rl.runs.files import FolderError
 from wordle_rl.runs.folder import RunFolder, given_name
-from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.paths import ROOT, command
 
 
 @pytest.fixture
@@ -32,6 +35,16 @@ def test_a_run_is_named_by_date_time_and_name(tmp_path):
     assert given_name("2025-03-04_05-06-07_qwen_3b_417-0a1b2c") == "qwen_3b", "an earlier run"
     for name in ("../../up", "", "...", "x" * 500, "ünï ✓"):
         assert RunFolder.create(tmp_path, name).path.parent == tmp_path
+
+
+NAMES = ["runs/a", "lr=1e-3 try", "it's", 'a "b"', "(a)[b]{c},d:e~f", "$x`y`!z", "a\\b", "c\\"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_printed_command_names_the_same_folder_when_it_is_pasted(name):
+    pasted = shlex.split(command("python train.py", "resume", name))[-1]
+    [override] = OverridesParser.create().parse_overrides([quoted(pasted)])
+    assert str(getattr(override.value(), "text", override.value())) == name
 
 
 def test_runs_that_start_together_get_a_folder_each(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import subprocess
@@ -58,3 +59,18 @@ def test_a_reader_that_leaves_ends_a_command_without_a_word() -> None:
         ["bash", "-o", "pipefail", "-c", command], cwd=ROOT, capture_output=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (1, b"shown", b"")
+
+
+def test_a_command_starts_under_a_notebooks_matplotlib_backend() -> None:
+    code = "from wordle_rl.runs.interrupts import begin; begin(); import matplotlib"
+    env = {**os.environ, "MPLBACKEND": "module://not_installed.backend"}
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, check=True)
+
+
+def test_a_system_without_fcntl_gets_one_line_that_names_what_is_needed() -> None:
+    hidden = "import runpy, sys; sys.modules['fcntl'] = None; "
+    code = f"{hidden}runpy.run_path(sys.argv[1], run_name='__main__')"
+    for script in ("train.py", "eval.py", "wordle_rl/__main__.py"):
+        done = subprocess.run([sys.executable, "-c", code, script], cwd=ROOT, capture_output=True)
+        [line] = done.stderr.decode().splitlines()
+        assert done.returncode and "WSL" in line

@@ -13,16 +13,22 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.studies import states, steps_done, stored, work, worker
-from wordle_rl.runs.files import read_json
+from tests.helpers.studies import run_fakes, states, steps_done, stored, work, worker
+from wordle_rl.runs.files import read_json, write_json
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.sweeps.run import StudyStopped
+from wordle_rl.sweeps.plan import StudyPlan
+from wordle_rl.sweeps.run import StudyStopped, run_study
 
 TWO = {"params": {"x": "choice(0.1, 0.9)"}}
 SOON = {"heartbeat": 1, "grace": 2}  # seconds; a real study has 60 and 180
 TPE = {"_target_": "optuna.samplers.TPESampler", "seed": 0, "constant_liar": True}
 SIX = [1, 2, 3, 4, 5, 6]
 MEDIAN = {"_target_": "optuna.pruners.MedianPruner", "n_startup_trials": 1}
+
+
+def whole_study(plan: StudyPlan) -> None:
+    """From the plan to the page."""
+    run_study(plan, lambda _: None)
 
 
 @pytest.fixture
@@ -179,6 +185,30 @@ def test_three_failures_in_a_row_stop_a_study_with_the_cause(tmp_path, fake, how
     fake(steps=1)
     work(tmp_path, **node)
     assert complete(tmp_path) == [0, 1, 2, 3]
+
+
+def test_a_study_with_failed_trials_ends_with_exit_code_1(tmp_path, fake, capsys):
+    fake(steps=1, fail="the model is broken")
+    node: dict[str, Any] = {"do": whole_study, "params": {"x": "choice(0.1, 0.2)"}}
+    with pytest.raises(SystemExit) as end:
+        run_fakes(tmp_path, **node)
+    assert end.value.code == 1
+    assert capsys.readouterr().err.startswith("error: study study: 2 trials failed")
+    fake(steps=1)
+    run_fakes(tmp_path, **node)
+    assert complete(tmp_path) == [0.1, 0.2]
+
+
+def test_a_study_with_nothing_left_to_do_leaves_its_files_as_they_are(tmp_path, fake):
+    fake(steps=1)
+    run_fakes(tmp_path, whole_study)
+    record = tmp_path / "study" / "study.json"
+    write_json(record, dict(reversed(read_json(record).items())))  # another order says the same
+    (tmp_path / "study" / "curves.png").write_bytes(b"of another matplotlib")
+    names = ("study.json", "curves.png", "README.md")
+    before = [(tmp_path / "study" / name).read_bytes() for name in names]
+    run_fakes(tmp_path, whole_study)
+    assert [(tmp_path / "study" / name).read_bytes() for name in names] == before
 
 
 def test_other_settings_are_refused_by_name(tmp_path):

@@ -20,7 +20,9 @@ from wordle_rl.sweeps.ledger import build_sampler, find_winner, open_storage
 from wordle_rl.sweeps.plan import StudyPlan, plan_study
 from wordle_rl.sweeps.results import read_record
 from wordle_rl.sweeps.space import (
+    list_grid_points,
     list_probes,
+    name_arm,
     parse_params,
 )
 
@@ -157,6 +159,47 @@ def games_of(made: StudyPlan, run: Sequence[str]) -> int:
     config = made.compose(run)
     rollout = config["rollout"]
     return rollout["num_generations"] * rollout["groups"] * config["trainer"]["steps"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sweep=gen_count", "num_generations=3"], "sets num_generations itself"),
+        (["sweep=gen_count", "++rollout.num_generations=3"], "sets num_generations itself"),
+        (["sweep=clip_range", "algorithm.clip_high=0.9,0.8"], "sets algorithm.clip_high"),
+        (
+            ["sweep=gen_count", "trainer.steps=3"],
+            "arm '2, four times the steps' sets trainer.steps",
+        ),
+        (["sweep=algorithm", "algorithm=ppo"], "sets algorithm"),  # an arm sets nothing at all
+        (["seed=0,1", "seed=5"], "seed is given 2 times"),
+        (["algorithm=grpo,rloo", "algorithm=ppo,dapo"], "algorithm is given 2 times"),
+    ],
+)
+def test_an_override_that_could_not_act_in_every_trial_is_refused(arguments, said, study_plan):
+    with pytest.raises(ConfigError, match=said) as error:
+        study_plan(*arguments)
+    assert "\n" not in str(error.value)
+
+
+def test_an_override_acts_in_every_trial_however_it_is_written(study_plan):
+    for forced in ("", "++"):
+        made = study_plan("sweep=clip_range", f"{forced}trainer.steps=3", f"{forced}seed=5")
+        assert len(made.points) == 3 * len(made.settings.arms)
+        for point in made.points[::4]:
+            config = made.compose(made.build_run(point))
+            assert (config["trainer"]["steps"], config["seed"]) == (3, 5)
+        swept = study_plan("sweep=gen_count", f"{forced}seed=7,8")
+        assert {point["seed"] for point in swept.points} == {7, 8}
+        assert {*swept.space} == {"arm", "seed"}
+
+
+def test_values_that_differ_in_the_fifth_digit_are_arms_of_their_own():
+    values = [0.00012341, 0.00012344, 1e-5, 1000.0]
+    space, _ = parse_params({"optim.lr": ", ".join(map(str, values)), "seed": "0, 1"})
+    named = [name_arm(point, space) for point in list_grid_points(space)]
+    assert len(set(named)) == 4 and set(map(named.count, named)) == {2}
+    assert [float(name.partition("=")[2]) for name in named[:4]] == values
 
 
 def test_several_values_alone_are_a_study_that_the_same_arguments_continue(study_plan):

@@ -1,9 +1,12 @@
 """Runs that fail: the manifest says so and why, and what was reached can be gone on from."""
 
 import errno
+import os
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import mlx.core as mx
 import numpy as np
@@ -21,6 +24,7 @@ from wordle_rl.rewards.brevity import Brevity
 from wordle_rl.rollouts import kinds
 from wordle_rl.runs.checkpoints import CheckpointStore, step_of
 from wordle_rl.runs.folder import RunFolder
+from wordle_rl.training import validation
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -86,25 +90,45 @@ def test_a_lack_of_memory_ends_a_run_in_one_line(place, name, error, told, folde
     assert ("the run is saved" in line) == (name != "update")
 
 
-def test_weights_that_are_no_numbers_end_the_run_and_are_not_kept(folder, capsys):
-    update = TorchPolicy.update
+def test_a_run_without_memory_before_it_measured_anything_leaves_nothing_to_go_on_from(
+    tmp_path, capsys
+):
+    (tmp_path / "runs").mkdir()
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(kinds, "play", Mock(side_effect=OUT))
+        patch.setattr(validation, "play", Mock(side_effect=OUT))
+        run(tmp_path / "runs", *settings(tmp_path, "dpo"))
+    [line] = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith("error: out of memory: ") and "resume=" not in line
+    assert not [*(tmp_path / "runs").iterdir()]
+
+
+@pytest.mark.parametrize("found_by", ["validation", "checkpoint", "a signal"])
+def test_weights_that_are_no_numbers_end_the_run_and_are_not_kept(found_by, folder, capsys):
+    update, done = TorchPolicy.update, 0
 
     def spoil(policy: TorchPolicy, *arguments: Any) -> dict[str, float]:
-        metrics = update(policy, *arguments)
+        nonlocal done
+        metrics, done = update(policy, *arguments), done + 1
+        if found_by == "a signal":
+            os.kill(os.getpid(), signal.SIGINT)
         with torch.no_grad():
             policy.trainable[0][:] = torch.nan
         return metrics
 
+    every = {"validation": 2, "checkpoint": 9, "a signal": 9}[found_by]
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as stop:
         patch.setattr(TorchPolicy, "update", spoil)
-        resume(folder, "trainer.steps=9", "trainer.validate_every=2")
-    [line] = capsys.readouterr().err.strip().splitlines()
-    assert stop.value.code == 1 and "predictions are not finite numbers, after step " in line
+        resume(folder, "trainer.steps=3", f"trainer.validate_every={every}")
+    [line] = capsys.readouterr().err.strip().splitlines()[-1:]
+    assert stop.value.code == 1 and "are not finite numbers, after step 2" in line
     assert "optim.lr" in line and RunFolder(folder).manifest()["status_reason"] in line
-    # The validation after step 2 finds out, before that step is logged.
-    assert [m["step"] for m in metrics_of(folder)] == [0, 1]
+    if found_by == "validation":  # before that step is logged
+        assert [m["step"] for m in metrics_of(folder)] == [0, 1]
     newest = CheckpointStore(folder / "checkpoints", read_only=True).load_latest()
     assert newest is not None and step_of(newest) == 1
+    resume(folder, "optim.lr=1e-4")  # as the line says
+    assert [m["step"] for m in metrics_of(folder)] == [0, 1, 2, 3] and done == 1
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.0), Sampling(top_k=2)])

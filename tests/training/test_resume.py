@@ -27,6 +27,7 @@ from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.commands.resume import read_saved_config
 from wordle_rl.rollouts import kinds as scene
 from wordle_rl.runs.checkpoints import CheckpointStore
+from wordle_rl.runs.files import read_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training import step
 from wordle_rl.training.checkpoint import RunState
@@ -167,6 +168,28 @@ def spoiled(done, tmp_path) -> Path:
 
 def weights(folder: Path, step: int) -> Path:
     return folder / "checkpoints" / f"step_{step:06d}" / "model" / "model.safetensors"
+
+
+def test_a_finished_run_that_is_resumed_stays_as_it_is(done, tmp_path, capsys):
+    folder = shutil.copytree(done, tmp_path / "run")
+    before = {path: path.read_bytes() for path in folder.rglob("*.*") if path.is_file()}
+    summary = resume(folder, "trainer.steps=3")
+    assert summary == read_json(folder / "summary.json")
+    assert "nothing left to train: all 3 steps are done" in capsys.readouterr().out
+    assert {p: p.read_bytes() for p in folder.rglob("*.*") if p.is_file()} == before
+    resume(folder, "trainer.show_games=1")  # another setting is a reason to do its end again
+    assert RunFolder(folder).manifest()["resumes"]
+
+
+@pytest.mark.parametrize(("kept", "lost", "first"), [(0, 4, 0), (1, 3, 1)])
+def test_lost_rows_of_a_log_are_told(kept, lost, first, spoiled, capsys):
+    log = spoiled / "metrics.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:kept]))
+    resume(spoiled)
+    told = [line for line in capsys.readouterr().err.splitlines() if "has lost" in line]
+    assert f"{log} has lost {lost} steps, the first one {first}" in told[0]
+    # Of the row that is left, the games of its validation are lost.
+    assert kept == len(told) - 1 == sum("validation_games.jsonl has lost 1 " in t for t in told)
 
 
 @pytest.mark.parametrize("damage", ["one byte", "no folder"])

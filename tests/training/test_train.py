@@ -1,19 +1,26 @@
 """The training command as a user runs it, on models small enough for a test."""
 
+import importlib.util
 import itertools
 import json
 import re
+import shutil
 import time
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.helpers.configs import composed
-from tests.helpers.runs import LEARNING, without_clock
+from tests.helpers.runs import LEARNING, resume, without_clock
+from wordle_rl.backends import loggers
 from wordle_rl.commands.train import train
+from wordle_rl.runs.config import read_config
+from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import ROOT
+from wordle_rl.training.experiment import LoggerSettings
 from wordle_rl.words.lists import load_words
 from wordle_rl.words.splits import split_secrets
 
@@ -146,3 +153,35 @@ def test_the_page_of_metrics_explains_every_metric_and_tensorboard_shows_the_sam
     assert set(tags["scalars"]) <= logged and "train/win_rate" in tags["scalars"]
     texts = {tag.removesuffix("/text_summary") for tag in tags["tensors"]}
     assert all(known.fullmatch(tag) for tag in texts)
+
+
+def test_tensorboard_shows_each_step_once_after_a_kill_and_the_settings_of_the_run(
+    tmp_path,
+) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+    more = ["logger=tensorboard", "trainer.report=false", "trainer.checkpoint_every=2"]
+    _, folder = run(tmp_path, *REINFORCED, *more, "trainer.steps=3", "trainer.validate_every=2")
+    shutil.rmtree(folder / "checkpoints" / "step_000003")  # as if it had been killed in step 3
+    resume(folder, "trainer.steps=4")
+    events = EventAccumulator(str(folder)).Reload()
+    assert [event.step for event in events.Scalars("grad_norm")] == [1, 2, 3, 4]
+    written = events.summary_metadata["_hparams_/session_start_info"].plugin_data.content
+    settings = HParamsPluginData.FromString(written).session_start_info.hparams
+    saved = read_config(folder)
+    assert settings["optim.lr"].number_value == saved["optim"]["lr"]
+    assert settings["prompt._target_"].string_value == saved["prompt"]["_target_"]
+
+
+def test_a_resumed_run_is_the_same_one_at_weights_and_biases(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(loggers, "WandbLogger", lambda *_, **given: SimpleNamespace(**given))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: True)
+    asked, found = LoggerSettings(tensorboard=False, wandb=True), []
+    for name in ("one", "other"):
+        folder = RunFolder.create(tmp_path, name)
+        folder.write_manifest()
+        found += [loggers.build_loggers(asked, folder)[0].id, folder]
+        folder.note_resume()
+        assert loggers.build_loggers(asked, RunFolder.open(folder.path))[0].id == found[-2]
+    assert found[0] != found[2] and all(found)

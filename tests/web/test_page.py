@@ -77,6 +77,44 @@ def test_a_player_is_watched_turn_by_turn(browser):
     assert said == "this game is forgotten: begin another one"
 
 
+ASK: dict[str, tuple[str, Any]] = {  # what is wrong with a question: its name, and its body
+    "no JSON": ("new", b"{"),
+    "nothing": ("new", b""),
+    "a list": ("new", b"[]"),
+    "no fields": ("new", b"{}"),
+    "another player": ("new", b'{"player": "nobody"}'),
+    "another kind": ("guess", b'{"game": "x", "guess": 5}'),
+    "a list as game": ("think", b'{"game": [0], "turn": 0}'),
+    "odd rows": ("board", b'{"player": "entropy", "rows": [["crane"], 5]}'),
+    "half a row": ("board", b'{"player": "entropy", "rows": [["crane"]]}'),
+    "too deep": ("new", b"[" * 40_000),
+    "too large": ("new", b" " * 100_001),
+}
+
+
+@pytest.mark.parametrize("what", ASK)
+def test_a_wrong_question_is_one_line(what, browser):
+    name, body = ASK[what]
+    headers = {"Content-Type": "application/json"}
+    response = browser.client.post(f"/api/{name}", content=body, headers=headers)
+    assert response.status_code == 422 and "\n" not in response.json()["error"]
+
+
+def test_a_turn_that_was_not_played_and_a_guess_in_a_watched_game_are_refused(browser):
+    game = browser.ask("watch", player="consistent", secret="mound")["game"]
+    for turn in (-1, 6):
+        assert browser.error("think", game=game, turn=turn).startswith("turn must be 0..")
+    assert browser.error("guess", game=game, guess="crane") == "this game is only watched"
+
+
+def test_the_page_of_another_site_cannot_ask(browser):
+    for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
+        response = browser.client.post(
+            "/api/new", content=b'{"player": "entropy"}', headers={"Content-Type": kind}
+        )
+        assert response.status_code == 422 and "application/json" in response.json()["error"]
+
+
 def test_two_players_are_compared_on_a_board_made_by_hand(browser):
     rows = [["crane", "xxx✓x"], ["Sleep", "xxxxx"]]
     for player in ("entropy", "consistent"):

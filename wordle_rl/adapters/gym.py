@@ -97,7 +97,11 @@ class WordleEnv(gymnasium.Env[Any, np.int64]):  # Gymnasium gives spaces.Dict no
         """Begin a game. options: {"secret": word} chooses the secret, which is drawn otherwise."""
         super().reset(seed=seed)
         secret = self._secrets[int(self.np_random.integers(len(self._secrets)))]
-        secret = (options or {}).get("secret", secret)
+        for key, word in (options or {}).items():
+            check_choice("options", key, ("secret",))
+            if not isinstance(word, str) or word not in self.words.guess_index:
+                raise ValueError(f"secret must be an allowed word in lower case, not {word!r}")
+            secret = word
         self.game, self._earned = Game(secret, self.words.allowed_set, self.rules), 0.0
         return self._observe(), self._inform()
 

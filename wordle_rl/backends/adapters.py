@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -78,10 +79,11 @@ def find_base_name(folder: Path, wanted: Form | None = None) -> str:
     """
     form = read_adapter_form(folder)
     if wanted not in (None, form):
+        own = shlex.quote(str(folder))
         target, backend = ("peft", "mlx") if wanted == "peft" else ("mlx-adapter", "lightning")
         raise ConfigError(
             f"model.path={folder} is an adapter in the form of {form}: convert it with wordle-rl "
-            f"export {folder} --format {target} --output <new folder>, or use backend={backend}"
+            f"export {own} --format {target} --output <new folder>, or use backend={backend}"
         )
     if not (name := read_object(folder / ADAPTER).get(_BASE[form])):
         raise ConfigError(f"{folder / ADAPTER} does not name its model: add an entry {_BASE[form]}")

@@ -86,9 +86,20 @@ def resolve(cfg: DictConfig) -> dict[str, Any]:
 
 def check_keys(config: Mapping[str, Any], keys: set[str]) -> None:
     """Raise ConfigError unless a config has exactly these keys."""
+    check_package(config)
     unknown, missing = ", ".join(sorted(set(config) - keys)), ", ".join(sorted(keys - set(config)))
     refuse(unknown, f"there is no setting {unknown}; the settings are {', '.join(sorted(keys))}")
     refuse(missing, f"{missing} must be given: the config needs every part")
+
+
+def check_package(config: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a file of experiment= or sweep= that says not where it belongs."""
+    for group, package in (("experiment", "_global_"), ("sweep", "hydra.sweeper")):
+        refuse(
+            group in config,
+            f"the first line of the file of {group}= must be # @package {package}, without a byte "
+            "order mark (BOM) before it",
+        )
 
 
 def refuse(wrong: object, message: str) -> None:

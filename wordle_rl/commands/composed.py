@@ -53,6 +53,13 @@ def _run_hydra(name: str) -> None:
     argparse.ArgumentParser.error = lambda self, message: fail(  # type: ignore[method-assign]
         f"{message}; settings are given as key=value, see --help"
     )
+    argparse.ArgumentParser.parse_args = _parse_in_any_order  # type: ignore[assignment]
+    for key in (argument.partition("=")[0].lstrip("+~") for argument in sys.argv[1:]):
+        if key.startswith("hydra.") and not key.startswith(("hydra.sweeper", "hydra.searchpath")):
+            fail(
+                f"{key} has no effect here: output_dir=<folder> says where runs go, name= how they "
+                "are called, and hydra.sweeper.folder= where a study goes"
+            )
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
 
     def start(cfg: Any) -> None:
@@ -64,3 +71,12 @@ def _run_hydra(name: str) -> None:
             run(cfg, HydraConfig.get().overrides.task)
 
     hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(start)()
+
+
+def _parse_in_any_order(parser: argparse.ArgumentParser, args: Any = None) -> argparse.Namespace:
+    """In place of parse_args: flags may stand between settings, and are written in full."""
+    parser.allow_abbrev = False
+    found = parser.parse_intermixed_args(args)
+    if getattr(found, "multirun", None) and getattr(found, "cfg", None):
+        parser.error("-m and --cfg exclude each other")
+    return found

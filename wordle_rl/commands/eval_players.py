@@ -366,14 +366,19 @@ def build_players(
             knowledge=tournament.knowledge,
         )  # fmt: skip
 
+    stages = stages_of(model.location)
+    lineage = describe_lineage(
+        stages, words, tournament.splits, untrained=model.path == UNTRAINED
+    )  # fmt: skip
+    if stages and tournament.split not in ("test", "val"):
+        lineage += (
+            f" But training games may have had these secrets, words.split={tournament.split}."
+        )
     beams = sampling.beams if sampling.temperature == 0.0 else 1  # rows of one game
     player = LoadedPlayer(
         **vars(tournament), name=_name_player(model, settings, sampling), seat=seat,
         rewards=rewards, games_at_once=max(model.games_at_once // beams, 1),
-        lineage=describe_lineage(
-            stages_of(model.location), words, tournament.splits,
-            untrained=model.path == UNTRAINED,
-        ),
+        lineage=lineage,
     )  # fmt: skip
     if settings.samples == 1:
         return [player], policy.computing.record()

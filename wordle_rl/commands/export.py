@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -63,7 +64,7 @@ def export(
         raise ConfigError(f"output must be in a folder that exists, not in {target.parent}")
     options = [("checkpoint", checkpoint, "best"), ("precision", precision, "auto")]
     given = "".join(f" --{key} {value}" for key, value, usual in options if value != usual)
-    command = f"wordle-rl export {run} --format {format}{given}"
+    command = f"wordle-rl export {shlex.quote(run)} --format {format}{given}"
     print(_write(found, format, target, checkpoint, precision, command))
 
 

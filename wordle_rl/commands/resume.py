@@ -18,7 +18,7 @@ from wordle_rl.runs.config import CONFIG, read_config
 from wordle_rl.runs.files import file_digest
 from wordle_rl.runs.folder import LATEST, RunFolder, find_run
 from wordle_rl.runs.instantiate import ConfigError, check_choice
-from wordle_rl.runs.paths import ROOT, TRAIN
+from wordle_rl.runs.paths import ROOT
 from wordle_rl.words.lists import WordLists
 from wordle_rl.words.splits import Splits
 
@@ -85,7 +85,7 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str]) -> dict[str, Any] | No
     if status != "finished":
         raise ConfigError(
             f"init_from={cfg.init_from}: the run is {status}, not finished; finish it first with "
-            f"{TRAIN} resume={cfg.init_from}"
+            + folder.resume_command
         )
     if cfg.init_from == LATEST:
         cfg.init_from = str(folder.path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -30,11 +31,11 @@ from wordle_rl.policy.lineage import prompt_name
 from wordle_rl.policy.settings import LightningSettings
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import fail, user_errors
-from wordle_rl.runs.files import FolderError, remove_temporary_files
+from wordle_rl.runs.files import FolderError, read_object, remove_temporary_files
 from wordle_rl.runs.folder import LATEST, UNFINISHED, RunFolder, find_run
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupted, Interrupts, ignore_signals
-from wordle_rl.runs.paths import CONF, EVAL, ROOT, TRAIN
+from wordle_rl.runs.paths import CONF, ROOT, TRAIN
 from wordle_rl.runs.processes import Launch, check_first_start, read_launch
 from wordle_rl.training.experiment import Experiment, describe_run_lineage, stages_of_run
 from wordle_rl.training.loop import TrainingFailed, describe_fault
@@ -55,12 +56,15 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
                 raise ConfigError(f"{study} is a study: {TRAIN} -m {study}")
         open_run = start_run if cfg.resume is None else resume_run
         setup, folder = open_run(cfg, overrides, stack)
+        if folder.manifest()["status"] == "finished":  # and nothing of it is to be done again
+            print(f"run folder: {folder.path}\nfull games: {folder.eval_command}")
+            return read_object(folder.path / "summary.json")
         summary = _run_backend(setup, folder, interrupts, resume=cfg.resume is not None)
-    print(f"\nrun folder: {folder.path}\nfull games: {EVAL} run={folder.path}")
+    print(f"\nrun folder: {folder.path}\nfull games: {folder.eval_command}")
     if setup.trainer.report:
         write_page(folder)
     if setup.logger.tensorboard:
-        print(f"curves: tensorboard --logdir {folder.path.parent}")
+        print(f"curves: tensorboard --logdir {shlex.quote(str(folder.path.parent))}")
     print(f"took {time.monotonic() - begin:.0f} s", flush=True)
     return summary
 
@@ -121,6 +125,11 @@ def resume_run(
         _check_same_data(folder, setup)
         stack.enter_context(folder.lock())
         done = count_steps(folder, setup.trainer.steps)
+        whole = all((folder.path / name).exists() for name in ("model", "summary.json"))
+        finished = whole and folder.manifest().get("status") == "finished"
+        same = all(before == after for before, after in changes.values())
+        if finished and same and done == setup.trainer.steps and read_launch() is None:
+            return setup, folder
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)
     folder.note_resume(step=done, command=sys.argv, changes=changes)
@@ -173,10 +182,10 @@ def _run_backend(
     except Interrupted as signal:
         keep_config(folder, setup.config)  # keeps a resume's changes even before its first step
         folder.set_status("interrupted")
-        print(f"\n{signal}: continue with {TRAIN} resume={folder.path}", flush=True)
+        print(f"\n{signal}: continue with {folder.resume_command}", flush=True)
         raise
     except (Exception, SystemExit) as error:
-        if resume or not folder.remove_unless_begun():
+        if not folder.remove_unless_begun():
             folder.set_failed(error)
         raise
 
@@ -204,7 +213,7 @@ def print_data(setup: Experiment) -> None:
 
 def _note_hard_stop(folder: RunFolder) -> None:
     """Record that a second signal ends the process. Runs in a separate thread, just before."""
-    line = f"stopped without saving: continue with {TRAIN} resume={folder.path}\n"
+    line = f"stopped without saving: continue with {folder.resume_command}\n"
     with suppress(OSError):
         os.write(2, line.encode(errors="replace"))
     with suppress(OSError, FolderError):

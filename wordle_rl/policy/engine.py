@@ -34,10 +34,10 @@ class Completion:
 
 
 class NotFinite(ArithmeticError):
-    """The model's logits are infinite or NaN, so no token can be drawn from them."""
+    """Logits or weights are infinite or NaN: no token can be drawn, and nothing is saved."""
 
-    def __init__(self) -> None:
-        super().__init__("the model's predictions are not finite numbers")
+    def __init__(self, what: str = "predictions") -> None:
+        super().__init__(f"the model's {what} are not finite numbers")
 
 
 class EngineLost(RuntimeError):

@@ -58,7 +58,9 @@ class Policy(Protocol):
 
     def set_learning_rate(self, lr: float) -> None: ...
 
-    def save(self, folder: Path) -> None: ...  # model and optimiser, into an empty folder
+    def save(self, folder: Path) -> None:
+        """Write model and optimiser into an empty folder. Raises NotFinite for broken weights."""
+        ...
 
     def load(self, folder: Path) -> None: ...  # what save() wrote
 

@@ -160,7 +160,7 @@ def _headline(one: Run | None, players: Sequence[Result]) -> list[str]:
     if one.best and one.best.step == 0:
         return [
             f"The best checkpoint is step 0, the start: it wins {wins[-1]} of {what}, and no later "
-            "validation was better. So this run shows no improvement."
+            "validation was better. So the run's model is its start."
         ]
     if not others:
         return [f"The model wins {wins[0]} of {what} {first.label}."]

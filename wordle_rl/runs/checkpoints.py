@@ -26,7 +26,7 @@ from wordle_rl.runs.files import (
     write_json,
 )
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import TRAIN
+from wordle_rl.runs.paths import TRAIN, command
 
 MANIFEST = "checkpoint.json"
 _KEPT = 2  # newest checkpoints, beside the best one
@@ -136,7 +136,7 @@ class CheckpointStore:
         if path is None or not path.is_dir():
             raise CheckpointError(
                 f"{self.folder}: there is no {name} checkpoint; continue the run with "
-                f"{TRAIN} resume={self.folder.parent}"
+                + command(TRAIN, "resume", self.folder.parent)
             )
         self.verify(path)
         if name == "best" and step_of(path) == 0:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.runs.errors import describe_hydra_error
-from wordle_rl.runs.files import FolderError, read_text, write_bytes
+from wordle_rl.runs.files import read_yaml, write_bytes
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import CONF
+from wordle_rl.runs.paths import CONF, quote
 
 CONFIG = "config.yaml"  # the resolved config in a run folder
 _DATA = ("data", "data.path", "data.split")
@@ -64,16 +64,7 @@ def keep_config(folder: RunFolder, config: dict[str, Any]) -> None:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """The resolved config in a run folder. Raises FolderError for what is no YAML of settings."""
-    import yaml
-
-    text = read_text(folder / CONFIG)
-    try:
-        found = yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError) as error:
-        raise FolderError(f"{folder / CONFIG}: cannot be read as YAML ({error})") from None
-    if not isinstance(found, dict):
-        raise FolderError(f"{folder / CONFIG}: not YAML of settings")
-    return found
+    return read_yaml(folder / CONFIG)
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
@@ -86,12 +77,6 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             found[f"{prefix}{name}"] = text
     return found
-
-
-def quote(text: str) -> str:
-    """Any text as a value on the command line, such as a path."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def quoted(argument: str) -> str:

@@ -85,6 +85,8 @@ def describe(error: Exception) -> str | None:
     module = type(error).__module__.partition(".")[0]
     if module in ("hydra", "omegaconf"):
         return describe_hydra_error(error)
+    if module == "yaml":
+        return str(error)
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else str(error)
     return str(error) if isinstance(error, ValueError) and module == "wordle_rl" else None
@@ -148,7 +150,7 @@ def describe_hydra_error(error: Exception) -> str:
             "()[]{}:=~ needs quotes, such as \"name='my run'\""
         )
     if isinstance(error, MissingConfigException) and error.options and error.missing_cfg_file:
-        group, _, option = error.missing_cfg_file.partition("/")
+        group, _, option = error.missing_cfg_file.rpartition("/")
         options = sorted(error.options)
         near = "".join(f"; did you mean {name}?" for name in _near(option, options, 0.6))
         return f"{group} must be one of {', '.join(options)}, not {option!r}{near}"

@@ -5,6 +5,7 @@ What is read has a limit of size and is checked, because it may come from somebo
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
@@ -12,11 +13,13 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from wordle_rl.runs.instantiate import ConfigError, check_type
 
 _LARGEST = 64 * 2**20  # bytes of a file that is read as a whole; ours stay below a megabyte
+
+_LARGEST_YAML, _DEEPEST = 2**20, 20  # letters and levels of a config
 
 
 class FolderError(ConfigError):
@@ -59,6 +62,27 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise FolderError(f"{path}: not a JSON object")
     return value
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The settings in a YAML file up to 1 MiB, plain and nested as ours are. Raises FolderError."""
+    import yaml
+
+    text, depth = read_text(path), 0
+    if len(text) > _LARGEST_YAML:
+        raise FolderError(f"{path}: larger than {_LARGEST_YAML:,} letters, the most that is read")
+    try:
+        for event in yaml.parse(text):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST or isinstance(event, yaml.AliasEvent):
+                raise FolderError(f"{path}: has an alias (*), or more than {_DEEPEST} levels")
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise FolderError(f"{path}: cannot be read as YAML ({error})") from None
+    if not isinstance(found, dict):
+        raise FolderError(f"{path}: not YAML of settings")
+    return found
 
 
 def check_entries(place: Any, entries: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
@@ -127,6 +151,16 @@ def write_bytes(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def open_lock(path: Path) -> BinaryIO:
+    """Open the file of a lock, or make it. Raises FolderError for a link, whose target stays."""
+    try:
+        return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b")
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise FolderError(f"{path}: must be a file, not a link") from None
 
 
 def sync_folder(folder: Path) -> None:

@@ -11,6 +11,7 @@ import importlib.metadata
 import os
 import platform
 import re
+import secrets
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -20,9 +21,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.runs.files import FolderError, StepLog, read_object, write_json
+from wordle_rl.runs.files import FolderError, StepLog, open_lock, read_object, write_json
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import PACKAGE, ROOT
+from wordle_rl.runs.paths import EVAL, PACKAGE, ROOT, TRAIN, command
 
 LATEST = "latest"  # given in place of a run's folder
 OUTPUTS = ROOT / "outputs"
@@ -50,7 +51,7 @@ class RunFolder:
     def create(cls, root: str | Path, name: str, *, now: datetime | None = None) -> RunFolder:
         """Make <root>/<date>-<time>_<name>, then <date>-<time>-2_<name> and so on."""
         stamp = (now or datetime.now()).strftime("%Y%m%d-%H%M")
-        label = re.sub(r"[^A-Za-z0-9._=-]+", "-", name).strip("-.")[:_NAME_LENGTH] or "run"
+        label = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:_NAME_LENGTH] or "run"
         Path(root).mkdir(parents=True, exist_ok=True)
         path, number = Path(root) / f"{stamp}_{label}", 1
         while True:
@@ -72,6 +73,14 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
+
+    @property
+    def resume_command(self) -> str:
+        return command(TRAIN, "resume", self.path)
+
+    @property
+    def eval_command(self) -> str:
+        return command(EVAL, "run", self.path)
 
     def metrics_log(self) -> StepLog:
         """A line for each step."""
@@ -96,7 +105,8 @@ class RunFolder:
 
     def write_manifest(self, **entries: Any) -> dict[str, Any]:
         """Write and return manifest.json: status "running", the environment, and these entries."""
-        manifest = {"status": "running", "started": _now(), **describe_environment(), **entries}
+        start = {"status": "running", "started": _now(), "id": secrets.token_hex(8)}
+        manifest = {**start, **describe_environment(), **entries}
         write_json(self.path / "manifest.json", manifest)
         return manifest
 
@@ -132,10 +142,15 @@ class RunFolder:
         parts = [manifest, *manifest.get("resumes", [])]
         return next((part["computing"] for part in reversed(parts) if "computing" in part), {})
 
+    @property
+    def begun(self) -> bool:
+        """Whether the run has measured anything, or was resumed."""
+        measured = any((self.path / name).exists() for name in ("start.json", "metrics.jsonl"))
+        return measured or bool(self.manifest().get("resumes"))
+
     def remove_unless_begun(self) -> bool:
-        """Remove the folder of a run that failed before it measured anything; returns whether."""
-        begun = any((self.path / name).exists() for name in ("start.json", "metrics.jsonl"))
-        if not begun:
+        """Remove the folder of a run that failed before it began; returns whether."""
+        if not (begun := self.begun):
             shutil.rmtree(self.path, ignore_errors=True)
         return not begun
 
@@ -147,7 +162,7 @@ class RunFolder:
 
         Raises FolderError at once when another process, or another lock in this one, holds it.
         """
-        with open(self.path / ".lock", "a+b") as file:
+        with open_lock(self.path / ".lock") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -7,6 +7,7 @@ because commands begin with it.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import threading
@@ -22,6 +23,8 @@ _ADVICE = b"\nStopping at the next safe point; press Ctrl-C again to quit now.\n
 
 def begin() -> None:
     """Prepare the process for a command: Ctrl-C ends it with 130, SIGTERM with 143."""
+    if importlib.util.find_spec("fcntl") is None:
+        raise SystemExit("error: wordle-rl needs Linux or macOS; on Windows use WSL2")
 
     def stop(signum: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + signum)
@@ -31,6 +34,8 @@ def begin() -> None:
             signal.signal(signum, stop)
     # GNU OpenMP's long spins slow every operation up to tenfold when other processes are running.
     os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+    # A notebook's own is often not installed here. No command opens a window.
+    os.environ["MPLBACKEND"] = "agg"
 
 
 def ignore_signals() -> None:

@@ -7,6 +7,8 @@ package has conf/ inside, and relative paths start from the current folder.
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -17,6 +19,23 @@ ROOT = Path.cwd() if INSTALLED else PACKAGE.parent  # where relative paths start
 TRAIN, EVAL = (
     ("wordle-rl train", "wordle-rl eval") if INSTALLED else ("python train.py", "python eval.py")
 )
+
+
+def quote(text: str) -> str:
+    """Any text as a value on the command line, such as a path."""
+    # Hydra takes a backslash as it is, but before a quote.
+    escaped = re.sub(r"(\\+)(?='|\Z)", r"\1\1", text).replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def command(program: str, key: str, value: object) -> str:
+    """TRAIN or EVAL with a setting, quoted for Hydra and for a shell, so that it can be pasted."""
+    text = str(value)
+    if re.fullmatch(r"[\w./+-]+", text):
+        return f"{program} {key}={text}"
+    setting = f"{key}={quote(text)}"
+    plain = not re.search(r"[\"$`\\!]", setting)
+    return f"{program} " + (f'"{setting}"' if plain else shlex.quote(setting))
 
 
 def environment() -> dict[str, str]:

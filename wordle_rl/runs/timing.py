@@ -1,11 +1,35 @@
-"""Measures where the time of a step goes."""
+"""Measures where the time of a step goes, and limits the time of foreign work."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
+from typing import TypeVar
+
+from wordle_rl.runs.files import FolderError
+
+T = TypeVar("T")
+
+
+def within(seconds: float, work: Callable[[], T], what: str) -> T:
+    """What the work returns. After that time it goes on in vain, and FolderError is raised."""
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except Exception as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return done.result(seconds)
+    except TimeoutError:
+        raise FolderError(f"{what} takes more than {seconds:g} s") from None
 
 
 class Timers:

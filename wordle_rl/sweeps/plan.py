@@ -22,6 +22,7 @@ from wordle_rl.sweeps.space import (
     Params,
     Space,
     format_overrides,
+    key_of,
     list_grid_points,
     list_probes,
     name_arm,
@@ -154,7 +155,7 @@ class StudyPlan:
     def _fit_budget(self, run: Sequence[str]) -> list[str]:
         """Overrides that make a run play the study's games, unless it sets its own steps."""
         budget = self.settings.budget
-        said = {override.partition("=")[0] for override in run}
+        said = {key_of(override) for override in run}
         if budget.games is None or "trainer.steps" in said:
             return []
         rollout = self.compose(run)["rollout"]
@@ -192,11 +193,20 @@ def plan_study(node: Mapping[str, Any], arguments: Sequence[str], compose: Compo
     space, single = parse_params(settings.params)
     if settings.arms and ARM not in {**space, **swept}:
         space = {ARM: CategoricalDistribution(tuple(settings.arms)), **space}
-    said = {override.partition("=")[0] for override in fixed}
-    space = {name: item for name, item in (space | swept).items() if name not in said}
+    # A parameter has one name, however the command line writes it.
+    names = {key_of(name): name for name in ["seed", *space]}
+    swept = {names.get(key_of(name), name): item for name, item in swept.items()}
+    said = {key_of(override) for override in fixed}
+    space = {name: item for name, item in (space | swept).items() if key_of(name) not in said}
+    set_by = {key_of(o): arm for arm, own in settings.arms.items() for o in own}
     for override in [*fixed, *(f"{name}=" for name in space)]:
-        if override.partition("=")[0].lstrip("+~") in _RESERVED:
+        if (key := key_of(override)) in _RESERVED:
             raise ConfigError(f"{override}: a study sets {', '.join(_RESERVED)} itself")
+        if key in set_by:
+            raise ConfigError(
+                f"{override}: the study's arm {set_by[key]!r} sets {key} itself, so leave it out, "
+                f"or compare values of {key} without sweep="
+            )
         if override == "init_from=latest":
             raise ConfigError(f"{override}: name the run, which is the same for all trials")
     if not space:

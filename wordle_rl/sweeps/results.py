@@ -8,6 +8,7 @@ is -.
 
 from __future__ import annotations
 
+import json
 import lzma
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ import pandas as pd
 from optuna.distributions import CategoricalDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from wordle_rl.runs.files import StepLog, read_json, write_bytes, write_json
+from wordle_rl.runs.files import StepLog, json_bytes, read_json, write_bytes, write_json
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.sweeps.plan import StudyPlan
 from wordle_rl.sweeps.space import ARM, Space, name_arm
@@ -79,7 +80,8 @@ def write_record(plan: StudyPlan, trials: Trials | None = None) -> None:
             for part, trial in list_ended(trials)
         ],
     }  # fmt: skip
-    write_json(settings.place / RECORD, record)
+    if json.loads(json_bytes(record)) != before:  # else another order would change a shipped file
+        write_json(settings.place / RECORD, record)
 
 
 def read_trials(folder: Path, part: str, space: Space) -> dict[int, FrozenTrial]:

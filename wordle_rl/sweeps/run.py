@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from wordle_rl.runs.errors import fail
+from wordle_rl.runs.files import open_lock
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.paths import ROOT
@@ -40,11 +41,12 @@ from wordle_rl.sweeps.ledger import (
 )
 from wordle_rl.sweeps.plan import StudyPlan
 from wordle_rl.sweeps.power import check_power
-from wordle_rl.sweeps.readme import write_page
+from wordle_rl.sweeps.readme import PAGE, write_page
 from wordle_rl.sweeps.results import (
     CONFIRMATION,
     RECORD,
     STATES,
+    read_record,
     write_games,
     write_record,
 )
@@ -71,24 +73,33 @@ def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], object]) -> Non
     plan.check(build)
     if not (plan.settings.place / RECORD).exists():
         check_power(plan)
+    place = plan.settings.place
+    before = read_record(place)
     try:
-        run_trials(plan)
+        failed = run_trials(plan)
     except StudyStopped as error:
         fail(str(error), code=1)
-    print_verdicts(plan.settings.place)
-    print(f"\nreport: {write_page(plan.settings.place)}", flush=True)
+    print_verdicts(place)
+    page = place / PAGE
+    if not page.exists() or read_record(place) != before:
+        write_page(place)
+    print(f"\nreport: {page}", flush=True)
+    if failed:
+        again = f"{failed} trials failed; run the same command to try them again"
+        fail(f"study {plan.settings.name}: {again}", code=1)
 
 
-def run_trials(plan: StudyPlan) -> None:
+def run_trials(plan: StudyPlan) -> int:
     """Do what is left of a study: its search, then winner and default with fresh seeds.
 
-    Ctrl-C and SIGTERM let the runs save, and end the command. Raises ConfigError and StudyStopped.
+    Returns how many points of a grid have no result. Ctrl-C and SIGTERM let the runs save, and end
+    the command. Raises ConfigError and StudyStopped.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         warnings.filterwarnings("ignore", "Heartbeat of storage")  # Worker records it
-        Worker(plan).run()
+        return Worker(plan).run()
 
 
 class Worker:
@@ -104,7 +115,7 @@ class Worker:
         with self._alone():  # the first worker creates the tables
             self._storage = open_storage(self._settings)
 
-    def run(self) -> None:
+    def run(self) -> int:
         with self._alone():
             search = open_search(self._storage, self._plan)
             self._rounds.append(search)
@@ -123,12 +134,16 @@ class Worker:
             with self._alone():
                 write_record(self._plan, self._list_trials())
                 write_games(self._plan, self._list_trials())
-        print(_format_ending(self._plan, winner, len(search.list_missing())))
+        best = name_arm(winner.params, self._plan.space) if winner else "none, no trial is complete"
+        failed = sum(len(part.list_missing()) for part in self._rounds)
+        ended = "has ended" if failed else "is finished"
+        print(f"study {self._settings.name} {ended}; best on validation secrets: {best}")
+        return failed
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Let one thread of this machine at a time into the block."""
-        with open(self._folder / ".lock", "ab") as file:
+        with open_lock(self._folder / ".lock") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
@@ -179,7 +194,9 @@ class Worker:
         run = TrialRun(trial, folder, overrides, self._settings, self._beat(trial))
         begins = "resumes" if run.path else "starts"
         where = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
-        print(f"trial {trial.number}  {format_params(trial.params)}  {begins} in {where}")
+        print(
+            f"trial {trial.number}  {format_params(trial.params, part.space)}  {begins} in {where}"
+        )
         value, state = None, TrialState.FAIL
         try:
             value, state = run.work(), TrialState.COMPLETE
@@ -238,18 +255,11 @@ def _format_trial(trial: FrozenTrial, part: Round) -> str:
         workers = 1 + sum(t.state == TrialState.RUNNING for t in trials)
         time_left = f", about {sum(spent) / len(spent) * left / workers / 60:.0f} min"
     parts = [
-        f"trial {trial.number}", format_params(trial.params), STATES[trial.state],
+        f"trial {trial.number}", format_params(trial.params, part.space), STATES[trial.state],
         "" if value is None else f"{100 * value:.1f} %", trial.user_attrs.get("cause", ""),
         f"{left} to go{time_left}",
     ]  # fmt: skip
     return "  ".join(filter(None, parts))
-
-
-def _format_ending(plan: StudyPlan, winner: FrozenTrial | None, failed: int) -> str:
-    """failed: points of a grid without a result."""
-    best = name_arm(winner.params, plan.space) if winner else "none, no trial is complete"
-    again = f"; {failed} failed, run the same command to try again" if failed else ""
-    return f"study {plan.settings.name} is finished; best on validation secrets: {best}{again}"
 
 
 def print_verdicts(folder: Path) -> None:

@@ -21,8 +21,8 @@ from hydra.core.override_parser.types import (
 )
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from wordle_rl.runs.config import quote
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.paths import quote
 
 ARM = "arm"  # the parameter whose values are the names of hydra.sweeper.arms
 Scalar = None | bool | int | float | str
@@ -37,11 +37,20 @@ def parse_params(params: Mapping[str, Any]) -> tuple[dict[str, Distribution], li
     return parse_overrides([f"{key}={_format_value(value)}" for key, value in params.items()])
 
 
+def key_of(override: str) -> str:
+    """The setting that an override sets, under one name however it is written."""
+    key = override.partition("=")[0].lstrip("+~")
+    return "num_generations" if key == "rollout.num_generations" else key
+
+
 def parse_overrides(lines: Sequence[str]) -> tuple[dict[str, Distribution], list[str]]:
     """Returns the search space of the overrides, and those with a single value as written."""
     space, fixed = {}, []
-    for override in OverridesParser.create().parse_overrides(list(lines)):
+    keys = [key_of(line) for line in lines]
+    for override, key in zip(OverridesParser.create().parse_overrides([*lines]), keys, strict=True):
         if override.is_sweep_override():
+            if keys.count(key) > 1:
+                raise ConfigError(f"{override.input_line}: {key} is given {keys.count(key)} times")
             try:
                 space[override.get_key_element()] = _parse_distribution(override)
             except ValueError as error:
@@ -94,16 +103,22 @@ def format_overrides(params: Params) -> list[str]:
     return [f"{n}={t if _PLAIN.fullmatch(t) else quote(t)}" for n, t in texts.items()]
 
 
-def format_params(params: Params) -> str:
-    """Parameters in one line for people: the last part of each name, and short numbers."""
-    shown = {name: f"{v:.4g}" if isinstance(v, float) else v for name, v in params.items()}
-    return " ".join(f"{name.rpartition('.')[2]}={value}" for name, value in shown.items())
+def format_params(params: Params, space: Space) -> str:
+    """Parameters in one line: the last part of each name, and numbers of an interval in short."""
+    shown = []
+    for name, value in params.items():
+        if isinstance(value, float):
+            item, short = space.get(name), f"{value:.4g}"
+            rounded = isinstance(item, FloatDistribution) and item.step is None
+            value = short if rounded or float(short) == value else repr(value)
+        shown.append(f"{name.rpartition('.')[2]}={value}")
+    return " ".join(shown)
 
 
 def name_arm(params: Params, space: Space) -> str:
     """What a trial shares with those of other seeds: the name of its arm, or its parameters."""
     arm = {name: params[name] for name in space if name != "seed" and name in params}
-    return str(arm[ARM]) if [*arm] == [ARM] else format_params(arm) or "all"
+    return str(arm[ARM]) if [*arm] == [ARM] else format_params(arm, space) or "all"
 
 
 def list_grid_points(space: Space) -> list[dict[str, Scalar]]:

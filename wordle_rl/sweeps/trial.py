@@ -19,10 +19,9 @@ from typing import Any
 
 import optuna
 
-from wordle_rl.runs.config import quote
-from wordle_rl.runs.files import StepLog, read_json, write_json
+from wordle_rl.runs.files import StepLog, open_lock, read_json, write_json
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import ROOT, environment, train_command
+from wordle_rl.runs.paths import ROOT, environment, quote, train_command
 from wordle_rl.runs.processes import without_launch
 from wordle_rl.sweeps.plan import StudySettings
 
@@ -89,7 +88,7 @@ class TrialRun:
         So whoever comes after a worker's death waits until its run has ended.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        with open(self._folder / ".lock", "ab") as file:
+        with open_lock(self._folder / ".lock") as file:
             while True:
                 with suppress(BlockingIOError):
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,6 +1,7 @@
 """Everything that a run writes for people: metrics, games, boards, and what the loggers get."""
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -22,6 +23,7 @@ class Reporter(Protocol):
 
     def metrics(self, values: dict[str, float], step: int) -> None: ...
     def text(self, tag: str, markdown: str, step: int) -> None: ...
+    def cut_back(self, step: int) -> None: ...  # what was received after a step is received again
 
 
 class RunLog:
@@ -98,6 +100,17 @@ class RunLog:
         if self.writes:
             for log in (self._metrics, self._games, self._validations):
                 log.truncate_after(step)
+            self._reporter.cut_back(step)
+            rows = self._metrics.read()
+            validated = {row["step"] for row in rows if "val/win_rate" in row}
+            played = {game["step"] for game in self._validations.records()}
+            for log, lost in (
+                (self._metrics, {*range(step + 1)} - {row["step"] for row in rows}),
+                (self._validations, validated - played),
+            ):
+                if lost:
+                    named = f"{log.path} has lost {len(lost)} steps, the first one {min(lost)}"
+                    print(f"warning: {named}; curves and verdicts lack them", file=sys.stderr)
 
     def sync(self) -> None:
         """Flush the logs to disk."""

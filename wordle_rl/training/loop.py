@@ -35,7 +35,6 @@ from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
-from wordle_rl.runs.paths import EVAL, TRAIN
 from wordle_rl.runs.timing import Timers
 from wordle_rl.training.checkpoint import Checkpointing, RunState
 from wordle_rl.training.curricula import Curriculum
@@ -97,9 +96,10 @@ def run_training(
             raise
         if isinstance(error, RewardFailed) and error.__cause__:  # for the author of the reward
             traceback.print_exception(error.__cause__, limit=-_FRAMES, chain=False)
-        saved = "the run is saved, " * training.whole
-        again = f"{saved}continue with {TRAIN} resume={training.folder.path}"
-        raise TrainingFailed(f"{fault}: {again}") from error
+        if training.folder.begun:
+            saved = "the run is saved, " * training.whole
+            fault += f": {saved}continue with {training.folder.resume_command}"
+        raise TrainingFailed(fault) from error
 
 
 def describe_fault(error: BaseException) -> str | None:
@@ -193,8 +193,8 @@ class Training:
         if self._writes:
             if not self._state.improved:
                 print(
-                    "warning: no validation was better than the start's, so this run shows no "
-                    f"improvement; {EVAL} run={self.folder.path} checkpoint=last plays its end",
+                    "warning: no validation was better than the start's: its secrets show no "
+                    f"improvement; {self.folder.eval_command} checkpoint=last plays its end",
                     file=sys.stderr, flush=True,
                 )  # fmt: skip
             write_json(self.folder.path / "summary.json", summary)
@@ -295,9 +295,11 @@ class Training:
 
     def describe_failure(self, reason: str) -> TrainingFailed:
         """The error to raise where weights or gradients are not finite numbers."""
+        if not self._state.step:
+            return TrainingFailed(f"{reason} before the first step: start from another model")
         return TrainingFailed(
             f"{reason}, after step {self._state.step}. A lower optim.lr may help; continue from "
-            f"the newest checkpoint with {TRAIN} resume={self.folder.path} optim.lr=..."
+            f"the newest checkpoint with {self.folder.resume_command} optim.lr=..."
         )
 
     # -- what is due between steps ----------------------------------------------------------------
@@ -319,9 +321,15 @@ class Training:
         return metrics
 
     def save(self, *, best: bool = False) -> None:
-        """Write a checkpoint unless this step has one. best: mark it as the best one."""
+        """Write a checkpoint unless this step has one. best: mark it as the best one.
+
+        Raises TrainingFailed, and writes none, when weights are not finite numbers.
+        """
         self._log.sync()
-        self._checkpoints.save(self._state, best=best)
+        try:
+            self._checkpoints.save(self._state, best=best)
+        except NotFinite as error:
+            raise self.describe_failure(str(error)) from error
 
 
 def measure_memory(policy: Policy) -> dict[str, float]:

@@ -1,13 +1,15 @@
 """The page's server: one file to show, and six questions, each a POST of a JSON object.
 
 It listens on the loopback interface alone. Every question is answered in one thread, because a
-model serves one thread at a time. An error is an answer {"error": "one line"} with status 422.
+model serves one thread at a time. An error is an answer {"error": "one line"} with status 422. Only
+application/json is read, which the page of another site cannot send.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import os
 import secrets
 import socket
@@ -40,12 +42,23 @@ from wordle_rl.game.rules import (
     marks_of,
 )
 from wordle_rl.policy.engine import NotFinite
+from wordle_rl.runs.files import check_all_entries
+from wordle_rl.runs.instantiate import check_choice, check_type
 from wordle_rl.web.likeliest_words import WordChances
 from wordle_rl.web.opponent import RIVALS, Abandoned, Choice, Opponent, WatchedGame
 
 LOOPBACK = "127.0.0.1"
 WORDS, LETTERS = 10, 6  # likeliest words that are shown, and likeliest letters in each place
 _KEPT = 100  # games that can still be played or looked at
+_LARGEST = 100_000  # bytes of a question
+_FIELDS: dict[str, dict[str, Any]] = {  # of each question
+    "about": {},
+    "new": {"player": str},
+    "guess": {"game": int, "guess": str | None},
+    "watch": {"player": str, "secret": str | None},
+    "think": {"game": int, "turn": int},
+    "board": {"player": str, "rows": list[list[str]]},
+}
 _AT_THE_END = (Abandoned, asyncio.CancelledError)  # of the server, for questions that still wait
 _EXPECTED = (ValueError, OSError, NotFinite, ModuleNotFoundError, *_AT_THE_END)
 
@@ -64,11 +77,16 @@ class Page:
         secret: of the first game, None for one by chance.
         """
         self._choices, self._secret = choices, secret
-        self.player = cache(lambda key: load(*choices[key].given, **choices[key].settings))
+        self._load = cache(lambda key: load(*choices[key].given, **choices[key].settings))
         self.thread = ThreadPoolExecutor(max_workers=1)
         self._closing = threading.Event()
         self._numbers = itertools.count()
         self._games: dict[int, tuple[Opponent, Game | None, WatchedGame]] = {}
+
+    def player(self, key: str) -> Opponent:
+        """The player of a choice, loaded once. Raises ValueError for no choice."""
+        check_choice("player", key, tuple(self._choices))
+        return self._load(key)
 
     def close(self) -> None:
         """End a game that is being played after its next turn, and drop what waits."""
@@ -95,7 +113,8 @@ class Page:
         """Play a person's guess; without a guess, give up. A word against the rules is an error."""
         number = fields["game"]
         _, game, _ = self._kept(number)
-        assert game is not None
+        if game is None:
+            raise ValueError("this game is only watched")
         word = fields["guess"] and read_word("guess", fields["guess"])
         if game.status is not GameStatus.PLAYING:
             raise ValueError("this game is over")
@@ -135,8 +154,11 @@ class Page:
     def think(self, fields: dict[str, Any]) -> dict[str, Any]:
         """The probabilities at one turn of a game that was watched."""
         opponent, _, watched = self._kept(fields["game"])
-        chances = opponent.chances(watched, fields["turn"], self._closing.is_set)
-        return {"chances": show_chances(chances, watched.game.turns[fields["turn"]].guess)}
+        number, turns = fields["turn"], watched.game.turns
+        if not 0 <= number < len(turns):
+            raise ValueError(f"turn must be 0..{len(turns) - 1}, not {number}")
+        chances = opponent.chances(watched, number, self._closing.is_set)
+        return {"chances": show_chances(chances, turns[number].guess)}
 
     def board(self, fields: dict[str, Any]) -> dict[str, Any]:
         """What a player would guess on a board that somebody made."""
@@ -217,13 +239,32 @@ def show_chances(chances: WordChances | None, guess: str | None) -> dict[str, An
     }
 
 
+async def _read_fields(request: Request, kinds: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a question. Raises ValueError unless they are those that it has."""
+    if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+        raise ValueError("a question must be application/json")
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _LARGEST:
+            raise ValueError(f"a question must have at most {_LARGEST:,} bytes")
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"a question must be JSON: {error}") from None
+    check_type("a question", fields, dict)
+    check_all_entries("a question", fields, kinds)
+    return fields
+
+
 def build_app(page: Page) -> Starlette:
     """The page and its questions, for requests that name this machine as their host."""
 
     def route(name: str, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Route:
         async def endpoint(request: Request) -> JSONResponse:
-            loop, fields = asyncio.get_running_loop(), await request.json()
+            loop = asyncio.get_running_loop()
             try:
+                fields = await _read_fields(request, _FIELDS[name])
                 return JSONResponse(await loop.run_in_executor(page.thread, answer, fields))
             except _EXPECTED as error:
                 return JSONResponse({"error": " ".join(str(error).split())}, 422)

@@ -84,7 +84,7 @@ def train(
             setup.model, setup.backend,
             temperature=setup.recipe.scoring_temperature, optim=setup.optim,
         )  # fmt: skip
-        loggers = build_loggers(setup.logger, folder.path)
+        loggers = build_loggers(setup.logger, folder)
         training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)
 
     summary = run_training(training, training.run_step, resume=resume, interrupts=interrupts)

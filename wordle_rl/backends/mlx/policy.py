@@ -30,6 +30,7 @@ from wordle_rl.backends.policy import LanguagePolicy, compute_loss
 from wordle_rl.backends.token_outputs import Rows
 from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.computing import Precision
+from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.optim import Optim
 
 _OPTIMIZER = "optimizer.safetensors"
@@ -159,6 +160,8 @@ class MlxPolicy(LanguagePolicy):
 
     def save(self, folder: Path) -> None:
         """Write everything a resumed run needs: export() and the optimisers' states."""
+        if not all(mx.isfinite(weight).all() for weight in self.weights.values()):
+            raise NotFinite("weights")
         self.export(folder / "model")
         self.optimizers.save(folder / _OPTIMIZER)
 

@@ -43,7 +43,6 @@ from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupts
-from wordle_rl.runs.paths import TRAIN
 from wordle_rl.runs.processes import ALONE, Processes, read_launch
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, TrainingFailed, run_training
@@ -111,8 +110,8 @@ def train(
         with ExitStack() as stack:
             return _train(setup, folder, resume, interrupts, work, stack)
     except ProcessLost as error:
-        again = f"continue with {TRAIN} resume={folder.path}"
-        raise TrainingFailed(f"{error}, so the run stops: {again}") from None
+        again = f": continue with {folder.resume_command}" if folder.begun else ""
+        raise TrainingFailed(f"{error}, so the run stops{again}") from None
 
 
 def _train(
@@ -124,7 +123,7 @@ def _train(
         processes = stack.enter_context(join_processes(launch))
     with user_errors():
         policy, setup = _build_policy(setup)
-        loggers = build_loggers(setup.logger, folder.path)
+        loggers = build_loggers(setup.logger, folder)
     if setup.backend.devices > 1:
         started = start_processes(setup.backend.devices, work, interrupts)
         processes = stack.enter_context(started)

@@ -37,6 +37,7 @@ from wordle_rl.backends.torch.optimizers import (
 )
 from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.computing import Precision
+from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.runs.files import read_object, write_json
@@ -243,6 +244,9 @@ class TorchPolicy(LanguagePolicy):
 
     def save(self, folder: Path) -> None:
         """Write everything a resumed run needs: export() and the optimisers' states."""
+        used = (copied for copied, _ in self._copied_and_masters())  # fp16 holds less than fp32
+        if not all(weight.isfinite().all() for weight in (*self.trainable, *used)):
+            raise NotFinite("weights")
         self.export(folder / "model")
         save_states(self.optimizers, folder / _OPTIMIZER)
         if self._scaler.is_enabled():

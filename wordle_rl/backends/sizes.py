@@ -137,11 +137,13 @@ def find_sizes(settings: ModelSettings) -> tuple[Sizes, LoraSettings | None]:
 def _read_lora(config: dict[str, Any]) -> LoraSettings:
     """An adapter's settings, in either form."""
     if "r" in config:
-        targets = config["target_modules"]
-        return LoraSettings(rank=config["r"], alpha=config["lora_alpha"], targets=targets)
-    inner = config["lora_parameters"]
-    keys = [key.rpartition(".")[2] for key in inner["keys"]]
-    return LoraSettings(rank=inner["rank"], alpha=inner["scale"] * inner["rank"], targets=keys)
+        targets, rank, alpha = config["target_modules"], config["r"], config["lora_alpha"]
+    else:
+        inner = config["lora_parameters"]
+        targets, rank, alpha = inner["keys"], inner["rank"], inner["scale"] * inner["rank"]
+    if isinstance(targets, list):  # perhaps of whole names
+        targets = sorted({target.rpartition(".")[2] for target in targets})
+    return LoraSettings(rank=rank, alpha=alpha, targets=targets)
 
 
 def is_large(model: ModelSettings) -> bool:

@@ -24,6 +24,7 @@ from wordle_rl.backends.adapters import (
     ADAPTER,
     FILES,
     check_loaded_adapter,
+    check_targets,
     choose_layers,
     find_base_name,
     is_adapter,
@@ -136,10 +137,12 @@ def assemble(model: Any, config: dict[str, Any], base: Path, *, tokenizer: Path)
 
 def _load_adapter(model: nn.Module, folder: Path) -> None:
     """Put the adapter of a folder on its base. Raises ConfigError when it does not fit."""
+    saved = read_weights(folder / FILES["mlx"])
+    check_targets(folder, saved)
     load_adapters(model, str(folder))  # accepts an adapter that lacks weights
     weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
     expected = {n: weight for n, weight in weights.items() if n.rpartition(".")[2] in _LORA}
-    check_fit(folder / FILES["mlx"], read_weights(folder / FILES["mlx"]), expected)
+    check_fit(folder / FILES["mlx"], saved, expected)
 
 
 def fetch_model(location: str, revision: str = MAIN) -> Path:

@@ -24,6 +24,7 @@ from wordle_rl.backends.adapters import (
     ADAPTER,
     FILES,
     check_loaded_adapter,
+    check_targets,
     choose_layers,
     find_base,
 )
@@ -197,6 +198,7 @@ def load_adapter(model: Any, folder: Path) -> Any:
 
     with _without_warnings():
         adapted: Any = PeftModel.from_pretrained(model, str(folder), is_trainable=True)
+    check_targets(folder, adapted.base_model.targeted_module_names)
     if (file := folder / FILES["peft"]).is_file():  # peft also reads adapter_model.bin
         saved = {name: w for name, w in read_weights(file).items() if "lora_" in name}
         check_fit(file, saved, get_peft_model_state_dict(adapted, save_embedding_layers=False))
@@ -236,8 +238,9 @@ def add_lora(model: Any, settings: LoraSettings, seed: int, revision: str = MAIN
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Hide two warnings of peft 0.21: of a name that changes, and of keys that are refused here."""
+    """Hide warnings of peft 0.21: of a name that changes, and of what is refused here."""
     with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*a tied layer is part of the adapter", UserWarning)
         warnings.filterwarnings("ignore", "Found missing adapter keys", UserWarning)
         warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
         yield

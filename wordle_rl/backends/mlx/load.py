@@ -38,6 +38,7 @@ from wordle_rl.backends.loading import (
 from wordle_rl.backends.mlx.config import correct_config
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.settings import (
+    LM_HEAD,
     MAIN,
     UNTRAINED,
     LoraSettings,
@@ -171,8 +172,24 @@ def load_base(folder: Path) -> tuple[Any, dict[str, Any]]:
         config |= correct_config(config)
     except ConfigError as error:
         raise ConfigError(f"{folder}: {error}") from None
+    if _has_own_head(folder):  # as on torch, whatever the file says
+        untied = {"tie_word_embeddings": False}
+        text = {"text_config": config["text_config"] | untied} if "text_config" in config else {}
+        config |= untied | text
     model, _ = mlx_lm_utils.load_model(folder, model_config=config, get_model_classes=_find_classes)
     return model, config
+
+
+def _has_own_head(folder: Path) -> bool:
+    """Whether a model's files have a head with other weights than its embedding."""
+    weights: dict[str, mx.array] = {}
+    for file in folder.glob("model*.safetensors"):
+        weights |= dict[str, Any](mx.load(str(file)))  # reads names alone
+    head, table = (
+        [weight for name, weight in weights.items() if name.endswith(f"{end}.weight")]
+        for end in (LM_HEAD, "embed_tokens")
+    )
+    return bool(head and table) and not mx.array_equal(head[0], table[0]).item()
 
 
 def _cast(model: nn.Module, dtype: mx.Dtype) -> None:

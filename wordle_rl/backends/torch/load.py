@@ -103,6 +103,10 @@ def _load_pretrained(
             f"model.path={base} lacks {len(missing)} of the weights that its config.json asks for, "
             f"such as {missing[0]}: they are another model's"
         )
+    ends = model.get_input_embeddings(), model.get_output_embeddings()
+    if len({end.weight.data_ptr() for end in ends}) == 2:
+        for part in (model.config, model.config.get_text_config()):
+            part.tie_word_embeddings = False  # whatever the file says; other readers would tie them
     if quantized:
         # On CPUs with AVX-512 and bf16, bitsandbytes packs a layer's weights when it first computes
         # without gradients. A packed layer has no backward pass.

@@ -132,7 +132,8 @@ def assemble(model: Any, config: dict[str, Any], base: Path, *, tokenizer: Path)
     generation = json.loads(file.read_bytes()) if file.is_file() else None
     stops = list_stop_ids((generation or {}).get("eos_token_id", config.get("eos_token_id")))
     inner = AutoTokenizer.from_pretrained(tokenizer, trust_remote_code=False)
-    texts = HFTokenizer(inner, extra_stop_ids=stops)
+    rows = getattr(model, "language_model", model).model.embed_tokens.weight.shape[0]
+    texts = HFTokenizer(inner, extra_stop_ids=stops, vocabulary=rows)
     return LoadedModel(model=model, tokenizer=texts, config=config, generation=generation)
 
 

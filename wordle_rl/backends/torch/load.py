@@ -77,7 +77,8 @@ def load_model(
         else:
             model = add_lora(model, settings.lora, settings.seed, settings.revision)
     stops = list_stop_ids(model.generation_config.eos_token_id)
-    return model.to(device), HFTokenizer(inner, extra_stop_ids=stops)
+    rows = len(model.get_input_embeddings().weight)
+    return model.to(device), HFTokenizer(inner, extra_stop_ids=stops, vocabulary=rows)
 
 
 def _load_pretrained(

@@ -174,7 +174,7 @@ class LanguagePolicy(ABC):
             try:
                 if batch.trained[rows].any():
                     done.append(work(rows))
-            except RuntimeError as error:
+            except (RuntimeError, MemoryError) as error:
                 if not ran_out_of_memory(error):
                     raise
                 return done, rows  # the error goes, and with it the tensors that its frames hold

@@ -10,6 +10,7 @@ from wordle_rl.backends.loading import explain_load_errors, notice_offline
 from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings, locate
 from wordle_rl.runs.files import read_object
 
+LONGEST_WRITTEN_OUT = 512  # tokens; longer sequences would need too much memory for their scores
 _LARGE = 50_000_000  # bytes of a pretrained model's weights
 
 
@@ -27,7 +28,7 @@ class Sizes(NamedTuple):
     gated: bool = True  # whether the feed-forward part has a gate
     pictures: int = 0  # weights of the part that sees pictures
     norms: int = 2  # of a layer
-    fast: bool = False  # whether a CPU computes shared openings once, and LoRA through sums
+    fast: bool = False  # whether a CPU has its layers written out, see torch/fast/
     bits: float = 0.0  # of a weight whose file is quantised
 
     @property
@@ -78,6 +79,26 @@ KNOWN: dict[str, Sizes] = {
 }
 
 
+def is_written_out(text: Any) -> bool:
+    """Whether torch/fast/ has the layers of a transformers config of a text model."""
+    rope = getattr(text, "rope_parameters", None) or {}
+    return (
+        text.model_type in ("qwen2", "llama")
+        and rope.get("rope_type", "default") == "default"
+        and set(getattr(text, "layer_types", None) or ["full_attention"]) == {"full_attention"}
+        # Llama can have biases in every product.
+        and not (getattr(text, "attention_bias", False) or getattr(text, "mlp_bias", False))
+    )
+
+
+def shares_openings(place: str, *, written_out: bool, checkpointing: bool) -> bool:
+    """Whether training computes once what all sequences of a micro-batch begin with.
+
+    place: mlx, or the kind of torch's device. written_out: whether layers of torch/fast/ compute.
+    """
+    return place != "mlx" and (written_out or not checkpointing)
+
+
 def read_sizes(config: Any) -> Sizes:
     """The sizes in a transformers config."""
     text = config.get_text_config()
@@ -100,7 +121,7 @@ def read_sizes(config: Any) -> Sizes:
         gated=text.model_type != "gpt2",
         pictures=pictures,
         norms=4 if text.model_type.startswith("gemma") else 2,
-        fast=text.model_type in ("qwen2", "llama"),
+        fast=is_written_out(text),
         bits=quantized["bits"] + 32 / quantized["group_size"] if quantized else 0.0,
     )
 

@@ -21,11 +21,11 @@ from tests.helpers.tiny import full_logprobs, policy_of, qwen_like_tokenizer
 from wordle_rl.backends.mlx import load as mlx_models
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.backends.tiny_model import build_tokenizer
-from wordle_rl.backends.torch.load import load_model
+from wordle_rl.backends.torch.load import load_model, load_weights
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.runs.checkpoints import MANIFEST, _seal
+from wordle_rl.runs.checkpoints import MANIFEST, CheckpointError, _seal
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -127,6 +127,12 @@ def test_a_head_in_the_file_counts_whatever_the_config_says_of_it(family: str, t
             mine.export(again)
     written = json.loads((again / "config.json").read_text())
     assert not written["tie_word_embeddings"]
+    without = {
+        n: w for n, w in load_file(again / "model.safetensors").items() if "lm_head" not in n
+    }
+    save_file(without, again / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"1 weights are wrong, such as lm_head"):
+        load_weights(mine.model, again, is_lora=False)
 
 
 # -- chat templates -------------------------------------------------------------------------------

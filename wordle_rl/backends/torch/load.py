@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import warnings
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ from wordle_rl.backends.adapters import (
 from wordle_rl.backends.loading import (
     check_fit,
     explain_load_errors,
+    explain_read_errors,
     notice_offline,
     read_weights,
 )
@@ -39,6 +41,7 @@ from wordle_rl.backends.torch.devices import DTYPES
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings, portable_name
 from wordle_rl.policy.tokenizer import HFTokenizer, list_stop_ids
+from wordle_rl.runs.checkpoints import CheckpointError
 from wordle_rl.runs.files import read_object, write_json
 from wordle_rl.runs.instantiate import ConfigError
 
@@ -181,17 +184,27 @@ def load_weights(model: Any, folder: Path, *, is_lora: bool) -> None:
 
     Raises CheckpointError, before anything is changed, unless names and shapes are the model's own.
     """
-    file = folder / (FILES["peft"] if is_lora else "model.safetensors")
-    weights = read_weights(file)
     if is_lora:
         from peft import get_peft_model_state_dict, set_peft_model_state_dict
 
+        file = folder / FILES["peft"]
+        weights = read_weights(file)
         check_fit(file, weights, get_peft_model_state_dict(model, save_embedding_layers=False))
         set_peft_model_state_dict(model, weights)
-    else:
-        tied = getattr(model, "_tied_weights_keys", None) or ()
-        check_fit(file, weights, model.state_dict(), optional=tied)
-        model.load_state_dict(weights, strict=False)
+        return
+    file = folder / "model.safetensors"
+    with explain_read_errors(file):  # some families have other names on disk
+        loaded: Any = type(model).from_pretrained(
+            folder, config=copy.deepcopy(model.config), dtype=torch.float32,
+            output_loading_info=True, ignore_mismatched_sizes=True,
+        )  # fmt: skip
+    found, info = loaded
+    wrong = {*info["missing_keys"], *info["unexpected_keys"]}
+    if wrong := sorted(wrong | {name for name, *_ in info["mismatched_keys"]}):
+        raise CheckpointError(
+            f"{file} belongs to another model: {len(wrong)} weights are wrong, such as {wrong[0]}"
+        )
+    model.load_state_dict(found.state_dict())
 
 
 # -- adapters -------------------------------------------------------------------------------------

@@ -46,7 +46,10 @@ from wordle_rl.runs.files import read_object, write_json
 from wordle_rl.runs.instantiate import ConfigError
 
 # A family is here once the tests have compared it with transformers' own forward pass.
-FAMILIES = ("gemma3_text", "gpt2", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
+FAMILIES = (
+    "gemma3_text", "gpt2", "llama", "mistral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3",
+    "smollm3",
+)  # fmt: skip
 _WRAPPERS = {"gemma3": "gemma3_text"}  # models with images -> their language model
 # Rotations that change for the whole batch once its longest row passes the trained length.
 _BATCH_ROTATIONS = ("dynamic", "longrope")

@@ -121,7 +121,7 @@ def test_an_adapter_of_more_than_the_layers_is_refused_by_name(setting, tmp_path
     _, _, peft = adapted("qwen2", tmp_path, **setting)
     [(name, value)] = setting.items()
     said = value[1] if name == "target_modules" else name
-    with pytest.raises(ConfigError, match=f"{said}: merge it"):
+    with pytest.raises(ConfigError, match=f"{said}: train one without"):
         load_model(settings_of(peft), precision="fp32", device="cpu")
 
 
@@ -131,7 +131,7 @@ def test_so_is_one_in_mlx_lms_form(layer, tmp_path):
     convert_adapter(tmp_path / "peft", folder := tmp_path / "mlx")
     file = folder / "adapters.safetensors"
     save_file({**load_file(file), f"{layer}.lora_a": torch.zeros(8, 4)}, file)
-    with pytest.raises(ConfigError, match=f"{layer}.lora_a: merge it"):
+    with pytest.raises(ConfigError, match=f"{layer}.lora_a: train one without"):
         mlx_models.load_model(settings_of(folder), precision="fp32")
 
 

@@ -119,7 +119,7 @@ def check_targets(folder: Path, names: Iterable[str]) -> None:
     if more:
         raise ConfigError(
             f"{folder / ADAPTER}: an adapter must change only matrices of the layers, and this one "
-            f"has {more[0]}: merge it into its model with peft, and name the merged folder"
+            f"has {more[0]}: train one without it"
         )
 
 

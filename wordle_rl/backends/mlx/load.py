@@ -185,7 +185,8 @@ def _has_own_head(folder: Path) -> bool:
     """Whether a model's files have a head with other weights than its embedding."""
     weights: dict[str, mx.array] = {}
     for file in folder.glob("model*.safetensors"):
-        weights |= dict[str, Any](mx.load(str(file)))  # reads names alone
+        found: Any = mx.load(str(file))  # reads names alone
+        weights |= found
     head, table = (
         [weight for name, weight in weights.items() if name.endswith(f"{end}.weight")]
         for end in (LM_HEAD, "embed_tokens")

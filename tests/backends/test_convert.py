@@ -11,15 +11,19 @@ import mlx_lm
 import numpy as np
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import Gemma3Config, Gemma3ForConditionalGeneration
 
-from tests.helpers.mlx_tiny import mlx_policy_of
+from tests.helpers.mlx_tiny import mlx_policy_of, settings_of
 from tests.helpers.tiny import gemma, policy_of, qwen, qwen_like_tokenizer
 from tests.helpers.updates import PLAIN, games
 from wordle_rl.backends.adapters import convert_adapter
-from wordle_rl.backends.torch.load import add_lora
+from wordle_rl.backends.mlx import load as mlx_models
+from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.backends.torch.load import add_lora, load_model
 from wordle_rl.policy.lineage import RECORD, stages_of, write_stages
+from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LoraSettings
 from wordle_rl.runs.instantiate import ConfigError
 
@@ -43,17 +47,24 @@ BUILD = {"qwen2": qwen, "gemma3": gemma, "gemma3 multimodal": multimodal}
 TARGETS = [f"{name}_proj" for name in ("q", "k", "v", "o", "gate", "up", "down")]
 
 
-def adapted(kind: str, folder: Path) -> tuple[Any, Path, Path]:
-    """A peft model with an adapter that does something; its base and its adapter on disk."""
+def adapted(kind: str, folder: Path, **only: Any) -> tuple[Any, Path, Path]:
+    """A peft model with an adapter that does something; its base and its adapter on disk.
+
+    only: settings of an adapter that peft makes, in place of ours.
+    """
     model = BUILD[kind]()
     base, path = folder / "base", folder / "peft"
     model.save_pretrained(base)
     qwen_like_tokenizer().save_pretrained(base)
-    model = add_lora(model, LoraSettings(rank=4, alpha=6.0, targets=TARGETS), seed=0)
+    if only:
+        plain = {"r": 4, "lora_alpha": 6, "target_modules": TARGETS, "task_type": "CAUSAL_LM"}
+        model: Any = get_peft_model(model, LoraConfig(**{**plain, **only}))
+    else:
+        model = add_lora(model, LoraSettings(rank=4, alpha=6.0, targets=TARGETS), seed=0)
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "lora_B" in name:
+            if "lora_B" in name or "lora_embedding_A" in name:
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2)
     model.peft_config["default"].base_model_name_or_path = str(base)
     model.save_pretrained(path)
@@ -87,6 +98,43 @@ def test_a_converted_adapter_scores_as_it_did(kind, tmp_path):
     assert np.abs(found - expected).max() < 1e-4
 
 
+@pytest.mark.parametrize("layers", [{}, {"layers_to_transform": [1]}], ids=["all", "one"])
+@pytest.mark.parametrize("kind", BUILD)
+def test_a_converted_adapter_is_loaded_by_either_backend(kind, layers, tmp_path):
+    model, _, peft = adapted(kind, tmp_path, **layers)
+    expected = policy_of(model).score(games())
+    convert_adapter(peft, tmp_path / "mlx")
+    convert_adapter(tmp_path / "mlx", tmp_path / "back")
+    network, tokenizer = load_model(settings_of(tmp_path / "back"), precision="fp32", device="cpu")
+    on_mlx = mlx_models.load_model(settings_of(tmp_path / "mlx"), precision="fp32")
+    found = policy_of(network, tokenizer), MlxPolicy(on_mlx, temperature=1.0, optim=Optim())
+    for policy in found:
+        assert np.abs(policy.score(games()) - expected).max() < 1e-4
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # peft's, as it is made
+@pytest.mark.parametrize("setting", [
+    {"modules_to_save": ["lm_head"]}, {"bias": "all"}, {"trainable_token_indices": [3, 4]},
+    {"target_modules": ["q_proj", "lm_head"]}, {"target_modules": ["q_proj", "embed_tokens"]},
+])  # fmt: skip
+def test_an_adapter_of_more_than_the_layers_is_refused_by_name(setting, tmp_path):
+    _, _, peft = adapted("qwen2", tmp_path, **setting)
+    [(name, value)] = setting.items()
+    said = value[1] if name == "target_modules" else name
+    with pytest.raises(ConfigError, match=f"{said}: train one without"):
+        load_model(settings_of(peft), precision="fp32", device="cpu")
+
+
+@pytest.mark.parametrize("layer", ["lm_head", "model.embed_tokens"])
+def test_so_is_one_in_mlx_lms_form(layer, tmp_path):
+    adapted("qwen2", tmp_path)
+    convert_adapter(tmp_path / "peft", folder := tmp_path / "mlx")
+    file = folder / "adapters.safetensors"
+    save_file({**load_file(file), f"{layer}.lora_a": torch.zeros(8, 4)}, file)
+    with pytest.raises(ConfigError, match=f"{layer}.lora_a: train one without"):
+        mlx_models.load_model(settings_of(folder), precision="fp32")
+
+
 def corrected(base: Path) -> dict[str, Any]:
     from wordle_rl.backends.mlx.config import correct_config
 
@@ -105,13 +153,15 @@ def test_an_adapter_trained_on_mlx_means_the_same_in_peft(tmp_path):
     assert np.abs(policy_of(model).score(games()) - policy.score(games())).max() < 1e-4
 
 
-@pytest.mark.parametrize("case", ["dora", "head", "there", "no config"])
+@pytest.mark.parametrize("case", ["dora", "pissa", "head", "there", "no config"])
 def test_what_cannot_be_converted_is_refused_by_name(case, tmp_path):
     _, base, peft = adapted("qwen2", tmp_path)
-    target, said = tmp_path / "mlx", "use_dora"
-    if case == "dora":
+    target, said = tmp_path / "mlx", ""
+    if case in ("dora", "pissa"):
         file = peft / "adapter_config.json"
-        file.write_text(json.dumps({**json.loads(file.read_text()), "use_dora": True}))
+        said = {"dora": "use_dora", "pissa": "init_lora_weights"}[case]
+        value = True if case == "dora" else case  # which changes the base, too
+        file.write_text(json.dumps({**json.loads(file.read_text()), said: value}))
     elif case == "head":
         file, said = peft / "adapter_model.safetensors", "lm_head.lora_A.weight is no LoRA weight"
         head = {"base_model.model.lm_head.lora_A.weight": torch.zeros(4, 8)}

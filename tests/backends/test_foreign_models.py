@@ -9,15 +9,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from tests.helpers.commands import evaluation, trained, training
+from tests.helpers.families import BATCH, VOCAB, build
+from tests.helpers.mlx_tiny import settings_of
+from tests.helpers.tiny import full_logprobs, policy_of, qwen_like_tokenizer
+from wordle_rl.backends.mlx import load as mlx_models
+from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.backends.tiny_model import build_tokenizer
+from wordle_rl.backends.torch.load import load_model, load_weights
+from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.runs.checkpoints import MANIFEST, _seal
+from wordle_rl.runs.checkpoints import MANIFEST, CheckpointError, _seal
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -84,6 +92,47 @@ def test_garbage_with_right_digests_is_named(kind: str, run: Path, refused: Call
     line = refused(training(f"resume={run} trainer.steps=3"))
     assert str(checkpoint / name) in line and len(line) < 1000
     assert not (checkpoint / "made").exists()
+
+
+# -- heads ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["smollm2", "gemma3", "llama"])
+def test_a_head_in_the_file_counts_whatever_the_config_says_of_it(family: str, tmp_path: Path):
+    folder, again, plain = tmp_path / "given", tmp_path / "again", build(family)
+    plain.save_pretrained(folder)
+    qwen_like_tokenizer().save_pretrained(folder)
+    name = "language_model.lm_head.weight" if family == "gemma3" else "lm_head.weight"
+    torch.manual_seed(0)
+    head = torch.nn.Parameter(torch.randn(VOCAB, 32))
+    states(folder / "model.safetensors", lambda s: s.update({name: head.detach()}))
+    plain.get_output_embeddings().weight = head
+    config = json.loads((folder / "config.json").read_text())
+    if family == "llama":  # mlx-lm's default is not transformers'
+        del config["tie_word_embeddings"]
+        (folder / "config.json").write_text(json.dumps(config))
+    else:
+        assert config["tie_word_embeddings"]
+    for path in (folder, again):  # as it came, and as one backend wrote it
+        network, tokenizer = load_model(settings_of(path), precision="fp32", device="cpu")
+        on_mlx = mlx_models.load_model(settings_of(path), precision="fp32")
+        mine = policy_of(network, tokenizer)
+        for policy in (mine, MlxPolicy(on_mlx, temperature=1.0, optim=Optim())):
+            scores = policy.score(BATCH)
+            for row, length in enumerate((24, 15)):
+                expected = full_logprobs(plain, BATCH.ids[row, :length].tolist())
+                off = np.abs(scores[row, :length] - expected)[BATCH.trained[row, :length]]
+                assert off.max() < 2e-3  # and 18 with the wrong head
+        if path is folder:
+            mine.export(again)
+    written = json.loads((again / "config.json").read_text())
+    assert not written["tie_word_embeddings"]
+    without = {
+        n: w for n, w in load_file(again / "model.safetensors").items() if "lm_head" not in n
+    }
+    save_file(without, again / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"1 weights are wrong, such as lm_head"):
+        load_weights(mine.model, again, is_lora=False)
 
 
 # -- chat templates -------------------------------------------------------------------------------

@@ -14,9 +14,11 @@ from transformers import (
     LlamaConfig,
     MistralConfig,
     Olmo2Config,
+    Olmo3Config,
     Phi3Config,
     Qwen2Config,
     Qwen3Config,
+    SmolLM3Config,
 )
 
 from tests.helpers.tiny import batch_of, sharpen
@@ -26,8 +28,8 @@ WINDOW = 6
 SIZES = {"vocab_size": VOCAB, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 WIDE = {**SIZES, "num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 256}
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-TEXT = {**WIDE, **IDS, "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": WINDOW,
-        "layer_types": ["sliding_attention", "full_attention"]}  # fmt: skip
+KINDS = {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
+TEXT = {**WIDE, **IDS, **KINDS, "head_dim": 8, "query_pre_attn_scalar": 8}
 VISION = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1,
           "num_attention_heads": 2, "image_size": 28, "patch_size": 14}  # fmt: skip
 CONFIGS = {
@@ -43,10 +45,12 @@ CONFIGS = {
     "llama with biases": lambda: LlamaConfig(**WIDE, **IDS, attention_bias=True, mlp_bias=True),
     "mistral": lambda: MistralConfig(**WIDE, **IDS, sliding_window=WINDOW),
     "olmo2": lambda: Olmo2Config(**WIDE, **IDS),
+    "olmo3": lambda: Olmo3Config(**WIDE, **IDS, **KINDS),
     "phi3": lambda: Phi3Config(**WIDE, **IDS),
     "qwen2": lambda: Qwen2Config(**WIDE, **IDS),
     "qwen3": lambda: Qwen3Config(**WIDE, **IDS, head_dim=8),
     "smollm2": lambda: LlamaConfig(**WIDE, **IDS, tie_word_embeddings=True, rope_theta=100_000.0),
+    "smollm3": lambda: SmolLM3Config(**WIDE, **IDS, no_rope_layers=[1, 0]),
 }  # fmt: skip
 BATCH = batch_of(
     [(list(range(10, 34)), [0] * 9 + [1] * 15), (list(range(40, 55)), [0] * 7 + [1] * 8)],

@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.helpers.families import build
+from tests.helpers.tiny import batch_of, policy_of
 from wordle_rl.backends.memory import GB, GameSize, Plan
-from wordle_rl.backends.sizes import KNOWN
+from wordle_rl.backends.sizes import KNOWN, read_sizes
 from wordle_rl.policy.batch import ran_out_of_memory
 from wordle_rl.policy.settings import LoraSettings
 
@@ -87,6 +90,46 @@ def test_peaks_are_within_15_percent_of_a_count_of_every_tensor(name):
     assert one.peak_playing / GB == pytest.approx(playing, rel=0.15)
     assert one.peak_learning / GB == pytest.approx(learning, rel=0.15)
     assert plan(**changes, checkpointing=True).peak_learning / GB == pytest.approx(lean, rel=0.15)
+
+
+class LayerTokens(TorchDispatchMode):
+    """Counts the tokens that the layers of a model compute, by their activations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.silu.default:
+            self.count += made.numel() // made.shape[-1]
+        return made
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("length", [150, 600])
+@pytest.mark.parametrize("family", ["qwen3", "qwen2", "llama with biases"])
+def test_the_plan_and_the_trainer_share_the_same_openings(family, length, checkpointing):
+    model = build(family)
+    opening = length - 30
+    begin = [10 + place % 200 for place in range(opening)]
+    rows = [begin + [5 + row] * 30 for row in range(5)]
+    batch = batch_of([(ids, [0] * (opening + 5) + [1] * 25) for ids in rows], [1.0] * 5)
+    policy = policy_of(
+        model, micro_batch_tokens=5 * length, max_context=700, gradient_checkpointing=checkpointing
+    )
+    once, apart = (
+        replace(
+            plan(), sizes=read_sizes(model.config), place="cpu", half=False, lora=None,
+            game=GameSize(opening=shared, whole=length, trained=25), sequences=5,
+            micro_batch_tokens=5 * length, checkpointing=checkpointing,
+        ).activations
+        for shared in (opening, 0)
+    )  # fmt: skip
+    with LayerTokens() as tokens:
+        policy.score(batch)
+    layers = model.config.num_hidden_layers
+    assert (tokens.count < 0.7 * layers * 5 * length) == (once < 0.7 * apart)
 
 
 def test_what_fits_is_found():

@@ -1,5 +1,6 @@
 """Conversations hold the very ids that were sampled, between what the chat template writes."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -99,7 +100,8 @@ def test_what_was_sampled_is_trained_as_it_was_seen_while_decoding(played):  # r
     # Gemma's template and its tokenizer both write a BOS token.
     bos = gemma_like_tokenizer().bos_token_id
     if batch.ids[0, 0] == bos:
-        prompts = np.where(batch.trained, -1, batch.ids)
+        padding = np.arange(batch.ids.shape[1]) >= batch.lengths[:, None]
+        prompts = np.where(batch.trained | padding, -1, batch.ids)
         assert set((prompts == bos).sum(axis=1).tolist()) == {1}
 
 
@@ -133,6 +135,14 @@ def test_a_base_model_gets_a_plain_template_and_says_so():
     bare.eos_token = bare.chat_template = None
     with pytest.raises(ValueError, match="neither a chat template nor an eos_token"):
         HFTokenizer(bare, extra_stop_ids=(1,))
+
+
+def test_a_base_model_with_the_chat_template_of_another_says_what_to_do():
+    inner = copy.deepcopy(qwen_like_tokenizer())  # as Qwen2.5's base models
+    end, inner.eos_token = inner.eos_token_id, "<|endoftext|>"
+    with pytest.raises(ValueError, match=rf"with \[{end}\] .*im_end.*: .* add that id to eos_tok"):
+        Chat(HFTokenizer(inner))
+    assert Chat(HFTokenizer(inner, extra_stop_ids=(end,))).turn_end_id == end
 
 
 def test_the_embedded_tokenizer_is_small_lossless_and_keeps_prompts_short():

@@ -1,5 +1,6 @@
 """Special tokens inside an answer: they are no part of a guess, and logs show them."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ from tests.helpers.tiny import gemma_like_tokenizer, qwen_like_tokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.parser import ParseFailure, parse
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.runs.files import FolderError
 
 TOKENIZERS: dict[str, Any] = {
     "embedded": build_tokenizer,
@@ -56,3 +59,15 @@ def test_an_id_that_is_no_token_is_no_part_of_a_guess_either():  # row 35
     written = tokenizer.decode([*before, len(tokenizer.inner) + 5, *behind])
     assert parse(written).reason is ParseFailure.NOT_ASCII_LETTERS
     assert written == "<guess>cra<|345|>ne</guess>"
+
+
+def test_a_prompt_needs_only_ids_that_the_model_has():
+    inner = copy.deepcopy(qwen_like_tokenizer())
+    rows = len(inner)
+    inner.add_special_tokens({"pad_token": "[PAD]"})  # beyond the last row, as trainers add it
+    tokenizer = HFTokenizer(inner, vocabulary=rows)
+    assert inner.pad_token_id == rows and tokenizer.pad_id < rows
+    Chat(tokenizer).opening("Rules.", "Go.")
+    inner.chat_template = "[PAD]" + inner.chat_template
+    with pytest.raises(FolderError, match=rf"writes \[PAD\] as id {rows}, .* has {rows} ids"):
+        Chat(tokenizer).opening("Rules.", "Go.")

@@ -1,11 +1,12 @@
 """A game's ids read as each manner of chat template writes the conversation, whoever answered."""
 
+import copy
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from tests.helpers.talks import turns_of
@@ -160,3 +161,49 @@ def test_a_template_that_never_ends_is_refused_by_name(monkeypatch):
     )
     with pytest.raises(ValueError, match="chat template takes more than 0"):
         Chat(HFTokenizer(endless))
+
+
+SPOKEN = "{% for m in messages %}{{ m.role }}:\n{{ m.content }}</s>\n{% endfor %}" \
+    "{% if add_generation_prompt %}assistant:\n{% endif %}"  # fmt: skip
+
+
+@pytest.mark.parametrize("scheme", ["first", "always", "never"])
+@pytest.mark.parametrize("template", [ZEPHYR, PHI.replace("<|end|>", "</s>"), SPOKEN, mistral(" ")])
+def test_scripted_answers_are_the_tokens_of_the_whole_conversation(scheme, template):
+    """As Llama 2, TinyLlama, Mistral and Phi-3, which put a blank before a text."""
+    core = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>"))
+    core.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=False)
+    blank = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    core.decoder = decoders.Sequence(blank)
+    special = ["<unk>", "<s>", "</s>", "<|user|>", "<|assistant|>"]
+    bytes_ = [f"<0x{i:02X}>" for i in range(256)]
+    text = ["<guess>crane</guess> hello world", "assistant: so"] * 5  # no piece has a line break
+    trainer = trainers.BpeTrainer(
+        vocab_size=330, special_tokens=[*special, *bytes_], show_progress=False
+    )
+    core.train_from_iterator(text, trainer)
+    inner = PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<s>", eos_token="</s>")
+    inner.chat_template = template
+    chat, said = Chat(HFTokenizer(inner)), "<guess>crane</guess>"
+    ids = [*chat.opening(None, "hello"), *chat.answer(said)]
+    ids += [*chat.reply("world", last_id=ids[-1]), *chat.answer(said)]
+    messages = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": said}]
+    messages += [{"role": "user", "content": "world"}, {"role": "assistant", "content": said}]
+    whole = inner.apply_chat_template(messages, return_dict=False)
+    assert ids == whole[: len(ids)] and set(whole[len(ids) :]) <= set(chat.reply("", last_id=0))
+    # Behind a thought a guess has no blank of its own.
+    behind = [*chat.thought("so"), *chat.answer(said, begins=False)]
+    assert inner.decode(behind).strip() == f"so{said}</s>"
+
+
+@pytest.mark.parametrize("name", ["Llama 3", "Qwen"])
+def test_a_template_that_asks_for_the_clock_is_told_one_date(name):
+    inner = copy.deepcopy(tokenizer(name))
+    inner.chat_template = (
+        "{% if strftime_now is defined %}{{ strftime_now( '%d %b %Y') + strftime_now(\"%H:%M\") }}"
+        "{% endif %}" + inner.chat_template
+    )
+    adapted = HFTokenizer(inner)
+    ids = Chat(adapted).opening("Rules.", "Go.")
+    assert "26 Jul 202400:00" in inner.decode(ids)
+    assert any("asks for the date" in note and "2024-07-26" in note for note in adapted.notes)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -48,11 +48,17 @@ _TRUNKS: dict[Form, dict[str, str]] = {  # of each form -> the other's
     },
     "mlx": {"model": "model", "language_model.model": "model.language_model"},
 }
-_PLAIN: dict[str, tuple[Any, ...]] = {  # PEFT settings and the only values mlx-lm can express
-    "peft_type": ("LORA",), "use_dora": (False, None), "bias": ("none",),
-    "fan_in_fan_out": (False, None), "modules_to_save": (None, []), "rank_pattern": ({}, None),
-    "alpha_pattern": ({}, None), "lora_bias": (False, None), "target_parameters": (None, []),
-    "trainable_token_indices": (None, [], {}), "layer_replication": (None,),
+# PEFT's settings that change nothing in what is computed, or that _describe_mlx() carries over.
+_CARRIED = (
+    "task_type", "auto_mapping", "peft_version", "base_model_name_or_path", "revision",
+    "inference_mode", "r", "lora_alpha", "lora_dropout", "use_rslora", "target_modules",
+    "exclude_modules", "layers_to_transform", "layers_pattern", "megatron_core",
+    "qalora_group_size", "eva_config",
+)  # fmt: skip
+_PLAIN: dict[str, tuple[Any, ...]] = {  # the only values that mlx-lm can express
+    "peft_type": ("LORA",), "bias": ("none",),
+    # Others change the base under the adapter.
+    "init_lora_weights": (True, False, None, "gaussian", "orthogonal", "eva"),
 }  # fmt: skip
 
 
@@ -103,6 +109,22 @@ def find_base(folder: Path, wanted: Form | None = None) -> tuple[str, str]:
     return locate(name), read_object(folder / ADAPTER).get("revision") or MAIN
 
 
+def check_targets(folder: Path, names: Iterable[str]) -> None:
+    """Raise ConfigError for an adapter that changes more than matrices of the layers.
+
+    names: of the matrices that it changes, or of their weights.
+    """
+    config = read_object(folder / ADAPTER)
+    more = [name for name in ("modules_to_save", "trainable_token_indices") if config.get(name)]
+    more += ["bias"] if config.get("bias", "none") != "none" else []
+    more += sorted({name for name in names if not re.search(r"\.\d+\.", name)})
+    if more:
+        raise ConfigError(
+            f"{folder / ADAPTER}: an adapter must change only matrices of the layers, and this one "
+            f"has {more[0]}: train one without it"
+        )
+
+
 def convert_adapter(source: Path, target: Path, *, base: str | None = None) -> Form:
     """Write the adapter of a folder into a new folder in the other form, which is returned.
 
@@ -114,18 +136,18 @@ def convert_adapter(source: Path, target: Path, *, base: str | None = None) -> F
     config, weights = read_object(source / ADAPTER), read_weights(source / FILES[form])
     if target.exists():
         raise ConfigError(f"{target} exists already: name a new folder")
-    modules, converted = set(), {}
+    modules, converted = set[str](), {}
     for name, tensor in weights.items():
         found = _NAMES[form].fullmatch(name)
         if found is None or found[1] not in _TRUNKS[form] or tensor.ndim != 2:
             raise ConfigError(f"{source}: {name} is no LoRA weight of a layer that can be mapped")
         trunk, layer, module, letter = found.groups()
-        modules.add(module)
-        new = f"{_TRUNKS[form][trunk]}.layers.{layer}.{module}.lora_"
+        adapted = f"{_TRUNKS[form][trunk]}.layers.{layer}.{module}"
+        modules.add(adapted)
         if form == "peft":
-            new += letter.lower()
+            new = f"{adapted}.lora_{letter.lower()}"
         else:
-            new = f"base_model.model.{new}{letter.upper()}.weight"
+            new = f"base_model.model.{adapted}.lora_{letter.upper()}.weight"
         converted[new] = tensor.T.contiguous()
     described = _describe_mlx if form == "peft" else _describe_peft
     try:
@@ -142,10 +164,13 @@ def convert_adapter(source: Path, target: Path, *, base: str | None = None) -> F
 
 
 def _describe_mlx(config: dict[str, Any], modules: list[str]) -> dict[str, Any]:
-    """mlx-lm's config of an adapter, of PEFT's. modules: names of adapted layers."""
-    for name, allowed in _PLAIN.items():
-        if name in config and config[name] not in allowed:
-            raise ConfigError(f"mlx-lm has nothing for {name}={config[name]!r}")
+    """mlx-lm's config of an adapter, of PEFT's. modules: whole names of the adapted matrices.
+
+    Ends of names would fit more layers than were adapted, or matrices of a vision tower.
+    """
+    for name, value in config.items():
+        if value not in _PLAIN[name] if name in _PLAIN else value and name not in _CARRIED:
+            raise ConfigError(f"mlx-lm has nothing for {name}={value!r}")
     root = math.sqrt(config["r"]) if config.get("use_rslora") else config["r"]
     parameters = {
         "rank": config["r"], "scale": config["lora_alpha"] / root,
@@ -154,13 +179,13 @@ def _describe_mlx(config: dict[str, Any], modules: list[str]) -> dict[str, Any]:
     return {
         "fine_tune_type": "lora",
         "model": config.get("base_model_name_or_path"),
-        "num_layers": -1,  # all
+        "num_layers": -1,  # whole names are looked up in all layers
         "lora_parameters": parameters,
     }
 
 
 def _describe_peft(config: dict[str, Any], modules: list[str]) -> dict[str, Any]:
-    """PEFT's config of an adapter, of mlx-lm's."""
+    """PEFT's config of an adapter, of mlx-lm's. modules: as in _describe_mlx()."""
     if (kind := config.get("fine_tune_type", "lora")) != "lora":
         raise ConfigError(f"PEFT's LoRA has no fine_tune_type={kind}")
     parameters = config["lora_parameters"]
@@ -171,7 +196,7 @@ def _describe_peft(config: dict[str, Any], modules: list[str]) -> dict[str, Any]
         "r": parameters["rank"],
         "lora_alpha": parameters["scale"] * parameters["rank"],
         "lora_dropout": parameters.get("dropout", 0.0),
-        "target_modules": sorted({name.rpartition(".")[2] for name in modules}),
+        "target_modules": modules,
         "bias": "none",
         "inference_mode": True,
     }

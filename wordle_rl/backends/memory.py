@@ -17,7 +17,13 @@ from typing import Any, Literal, NamedTuple
 
 import psutil
 
-from wordle_rl.backends.sizes import Sizes, find_sizes, is_large
+from wordle_rl.backends.sizes import (
+    LONGEST_WRITTEN_OUT,
+    Sizes,
+    find_sizes,
+    is_large,
+    shares_openings,
+)
 from wordle_rl.game.rules import Clue, State
 from wordle_rl.policy.batch import LOGITS_BYTES
 from wordle_rl.policy.settings import LoraSettings
@@ -98,6 +104,11 @@ class Plan:
         return [size for name, size in named.items() if re.fullmatch(pattern, name)]
 
     @property
+    def _is_fast(self) -> bool:
+        """Whether layers written out play, and learn sequences that are not too long."""
+        return self.place == "cpu" and self.sizes.fast and not self.quantized
+
+    @property
     def trained(self) -> int:
         """How many numbers are trained."""
         if self.lora is None:
@@ -117,7 +128,7 @@ class Plan:
             weights += _FULL * self.parameters  # the trained ones, which the others are rounded of
         adapters = _FULL * self.trained if lora else 0
         sums = 0  # of base and adapter, through which LoRA computes on a CPU
-        if self.place == "cpu" and sizes.fast and not self.quantized:
+        if self._is_fast:
             sums = self.size * sizes.layers * sum(i * o for i, o in self._adapted)
         reference = adapters if lora else self.parameters * self.size
         with_muon = (self.trained if lora else in_layers) if self.muon else 0
@@ -165,10 +176,15 @@ class Plan:
     @property
     def _tokens(self) -> int:
         """Tokens of the fullest micro-batch that the layers compute."""
-        once = self.place == "cpu" and self.sizes.fast
-        shared = (self._rows - 1) * self.game.opening if once else 0
         most = max(self.micro_batch_tokens, self.game.whole)
-        return min(most, self.sequences * self.game.whole) - shared
+        return min(most, self.sequences * self.game.whole) - self._shared
+
+    @property
+    def _shared(self) -> int:
+        """Tokens of the fullest micro-batch that stand there again, and are computed once."""
+        fast = self._is_fast and self.game.whole <= LONGEST_WRITTEN_OUT
+        once = shares_openings(self.place, written_out=fast, checkpointing=self.checkpointing)
+        return (self._rows - 1) * self.game.opening if once else 0
 
     @property
     def _layer(self) -> float:
@@ -184,10 +200,17 @@ class Plan:
         return kept + _FULL * (inputs + self.lora.rank * len(self._adapted))
 
     @property
+    def _all_of_a_layer(self) -> float:
+        """What one layer keeps of a micro-batch. Shared keys and values are copied to each row."""
+        copies = self._shared * self.size * 2 * self.sizes.heads * self.sizes.head_dim
+        return self._tokens * self._layer + copies
+
+    @property
     def activations(self) -> float:
         """What a micro-batch keeps for the backward pass."""
-        each = self.size * self.sizes.hidden if self.checkpointing else self._layer
-        return self._tokens * (each * self.sizes.layers + _FULL * self.sizes.hidden)
+        hidden, tokens = self.sizes.hidden, self._tokens
+        each = tokens * self.size * hidden if self.checkpointing else self._all_of_a_layer
+        return each * self.sizes.layers + tokens * _FULL * hidden
 
     @property
     def logits_learning(self) -> float:
@@ -200,7 +223,7 @@ class Plan:
 
     @property
     def peak_learning(self) -> float:
-        again = self._tokens * self._layer if self.checkpointing else 0
+        again = self._all_of_a_layer if self.checkpointing else 0
         part = self.activations + max(self.logits_learning, again)
         step = 0 if self.place == "cpu" else _FULL * self.trained  # new weights beside the old
         return self.always + self.gradients + max(part, step)

@@ -10,6 +10,7 @@ from wordle_rl.backends.loading import explain_load_errors, notice_offline
 from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings, locate
 from wordle_rl.runs.files import read_object
 
+LONGEST_WRITTEN_OUT = 512  # tokens; longer sequences would need too much memory for their scores
 _LARGE = 50_000_000  # bytes of a pretrained model's weights
 
 
@@ -27,7 +28,7 @@ class Sizes(NamedTuple):
     gated: bool = True  # whether the feed-forward part has a gate
     pictures: int = 0  # weights of the part that sees pictures
     norms: int = 2  # of a layer
-    fast: bool = False  # whether a CPU computes shared openings once, and LoRA through sums
+    fast: bool = False  # whether a CPU has its layers written out, see torch/fast/
     bits: float = 0.0  # of a weight whose file is quantised
 
     @property
@@ -78,6 +79,26 @@ KNOWN: dict[str, Sizes] = {
 }
 
 
+def is_written_out(text: Any) -> bool:
+    """Whether torch/fast/ has the layers of a transformers config of a text model."""
+    rope = getattr(text, "rope_parameters", None) or {}
+    return (
+        text.model_type in ("qwen2", "llama")
+        and rope.get("rope_type", "default") == "default"
+        and set(getattr(text, "layer_types", None) or ["full_attention"]) == {"full_attention"}
+        # Llama can have biases in every product.
+        and not (getattr(text, "attention_bias", False) or getattr(text, "mlp_bias", False))
+    )
+
+
+def shares_openings(place: str, *, written_out: bool, checkpointing: bool) -> bool:
+    """Whether training computes once what all sequences of a micro-batch begin with.
+
+    place: mlx, or the kind of torch's device. written_out: whether layers of torch/fast/ compute.
+    """
+    return place != "mlx" and (written_out or not checkpointing)
+
+
 def read_sizes(config: Any) -> Sizes:
     """The sizes in a transformers config."""
     text = config.get_text_config()
@@ -100,7 +121,7 @@ def read_sizes(config: Any) -> Sizes:
         gated=text.model_type != "gpt2",
         pictures=pictures,
         norms=4 if text.model_type.startswith("gemma") else 2,
-        fast=text.model_type in ("qwen2", "llama"),
+        fast=is_written_out(text),
         bits=quantized["bits"] + 32 / quantized["group_size"] if quantized else 0.0,
     )
 
@@ -137,11 +158,13 @@ def find_sizes(settings: ModelSettings) -> tuple[Sizes, LoraSettings | None]:
 def _read_lora(config: dict[str, Any]) -> LoraSettings:
     """An adapter's settings, in either form."""
     if "r" in config:
-        targets = config["target_modules"]
-        return LoraSettings(rank=config["r"], alpha=config["lora_alpha"], targets=targets)
-    inner = config["lora_parameters"]
-    keys = [key.rpartition(".")[2] for key in inner["keys"]]
-    return LoraSettings(rank=inner["rank"], alpha=inner["scale"] * inner["rank"], targets=keys)
+        targets, rank, alpha = config["target_modules"], config["r"], config["lora_alpha"]
+    else:
+        inner = config["lora_parameters"]
+        targets, rank, alpha = inner["keys"], inner["rank"], inner["scale"] * inner["rank"]
+    if isinstance(targets, list):  # perhaps of whole names
+        targets = sorted({target.rpartition(".")[2] for target in targets})
+    return LoraSettings(rank=rank, alpha=alpha, targets=targets)
 
 
 def is_large(model: ModelSettings) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from datetime import datetime
 from functools import lru_cache
 from itertools import groupby
 from typing import Any
@@ -20,6 +22,11 @@ _PLAIN_NOTE = (
     "the model has no chat template, as base models: each message begins with its role (System:, "
     "User:, Assistant:), and an answer ends with {}"
 )
+# What a template that asks for the date is told, or equal runs would differ. It is the date that
+# Llama 3.2's template takes where there is no clock.
+_DATE = datetime(2024, 7, 26)
+_DATE_NOTE = f"the chat template asks for the date, in place of which it now has {_DATE:%Y-%m-%d}"
+_CLOCK = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 
 
 def list_stop_ids(eos_token_id: int | Sequence[int] | None) -> tuple[int, ...]:
@@ -28,14 +35,26 @@ def list_stop_ids(eos_token_id: int | Sequence[int] | None) -> tuple[int, ...]:
     return tuple(int(i) for i in ids if i is not None)
 
 
+def _stop_clock(template: Any) -> Any:
+    """A chat template, or several by name, with a date in place of the clock."""
+    if isinstance(template, dict):
+        return {name: _stop_clock(text) for name, text in template.items()}
+    return _CLOCK.sub(lambda call: repr(_DATE.strftime(call[2])), template)
+
+
 class HFTokenizer:
     """Adapts one tokenizer. `inner` is the transformers object.
 
-    notes: a sentence on each thing that the user should know about it.
+    vocabulary: how many ids the model has. notes: a sentence on each thing that the user should
+    know about it.
     """
 
-    def __init__(self, inner: Any, *, extra_stop_ids: tuple[int, ...] = ()) -> None:
-        self.inner = inner
+    pad_id = 0  # of any model. The tokenizer's own may be beyond its ids, and nobody reads it.
+
+    def __init__(
+        self, inner: Any, *, extra_stop_ids: tuple[int, ...] = (), vocabulary: int | None = None
+    ) -> None:
+        self.inner, self._vocabulary = inner, vocabulary
         stops = {inner.eos_token_id, *extra_stop_ids} - {None}
         if not stops:
             raise ValueError("the tokenizer names no end-of-sequence token (eos_token)")
@@ -45,14 +64,23 @@ class HFTokenizer:
                 raise ValueError("the tokenizer has neither a chat template nor an eos_token")
             inner.chat_template = PLAIN_TEMPLATE
             self.notes = (_PLAIN_NOTE.format(inner.eos_token),)
+        if _CLOCK.search(str(inner.chat_template)):
+            inner.chat_template = _stop_clock(inner.chat_template)
+            self.notes += (_DATE_NOTE,)
         self._known_ids = frozenset(inner.get_vocab().values())
         self._decode_cached = lru_cache(_MOST_TEXTS)(self._decode_all)
         self.stop_ids = frozenset(int(i) for i in stops)
-        self.pad_id = int(inner.pad_token_id if inner.pad_token_id is not None else min(stops))
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text. It recognises special tokens and adds none."""
-        return self.inner.encode(text, add_special_tokens=False)
+        """The ids of a text. It recognises special tokens and adds none. Raises FolderError."""
+        ids = self.inner.encode(text, add_special_tokens=False)
+        if self._vocabulary is not None and (last := max(ids, default=0)) >= self._vocabulary:
+            raise FolderError(
+                f"the tokenizer writes {self.inner.convert_ids_to_tokens(last)} as id {last}, and "
+                f"the model has {self._vocabulary} ids: give its folder the tokenizer that it was "
+                "trained with"
+            )
+        return ids
 
     def decode(self, ids: list[int]) -> str:
         """The text of an answer's ids, without the stop id that ended it.

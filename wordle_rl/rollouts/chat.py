@@ -3,7 +3,8 @@
 No text is encoded twice. Answers stay the ids that were sampled, and only the environment's text
 between answers is encoded here. A template may write something between the generation prompt and an
 answer, such as a blank in older Mistral templates. The policy has to draw that text itself, so a
-scripted player's answers begin with it.
+scripted player's answers begin with it. They are encoded behind the end of the generation prompt,
+because many tokenizers would put a blank before a text of its own.
 """
 
 from functools import cached_property, lru_cache, partial
@@ -50,12 +51,24 @@ class Chat:
         self._before, self._after = between.split(_MESSAGE)
         ending = tokenizer.encode(self._before)[:1]
         if not tokenizer.stop_ids.issuperset(ending) or not ending:
+            written = tokenizer.inner.convert_ids_to_tokens(ending)
             raise ValueError(
-                f"the chat template ends an answer with {ending}, which is none of the tokenizer's "
-                f"stop ids {sorted(tokenizer.stop_ids)}"
+                f"the chat template ends an answer with {ending} {written}, which is none of the "
+                f"model's stop ids {sorted(tokenizer.stop_ids)}: take the model of its family that "
+                "was trained to chat, or add that id to eos_token_id in a copy's "
+                "generation_config.json"
             )
         self.turn_end_id = ending[0]
+        # The text of the token that ends an answer; the token must not hold more than that.
+        ends = (self._before[:length] for length in range(1, len(self._before) + 1))
+        self._end = next((e for e in ends if tokenizer.encode(e) == ending), None)
+        # From the last special token of the generation prompt on.
+        special = max(
+            (begin.rfind(token) for token in tokenizer.inner.get_added_vocab()), default=0
+        )
+        self._prompt = begin[max(special, 0) :]
         self._encode = lru_cache(maxsize=_CACHE_SIZE)(tokenizer.encode)
+        self._encode_answer = lru_cache(maxsize=_CACHE_SIZE)(self._encode_behind)
         # Ids up to the first answer, exactly as the template writes them. If the template has no
         # place for a system prompt, the message begins with it. None leaves the system prompt to
         # the template, which may have one of its own.
@@ -84,11 +97,21 @@ class Chat:
 
         begins: False if the text follows a thought.
         """
-        return [*self._encode(self._lead * begins + text), self.turn_end_id]
+        before = self._prompt if begins else f"{self._prompt}\n"
+        return [*self._encode_answer(before, self._lead * begins + text), self.turn_end_id]
 
     def thought(self, text: str) -> list[int]:
         """Ids of a thought at the beginning of a scripted player's answer."""
-        return self.tokenizer.encode(self._lead + text)
+        return self._encode_behind(self._prompt, self._lead + text)
+
+    def _encode_behind(self, before: str, text: str) -> list[int]:
+        """Ids of a text as it continues another one, whose tokens are given."""
+        # A token may reach across the border. Then what is before decides only about a blank.
+        for given in (before, f"{before}.", self._end or ""):
+            known, whole = self._encode(given), self.tokenizer.encode(given + text)
+            if whole[: len(known)] == known:
+                return whole[len(known) :]
+        return self.tokenizer.encode(text)
 
     @cached_property
     def _takes_system(self) -> bool:
@@ -121,9 +144,7 @@ class ToolChat(Chat):
             begin = self._render([question])
         except ValueError as error:
             raise ValueError(f"{_TOOLS}: {error}") from None
-        # The text of the token that ends an answer; the token must not hold more than that.
-        ends = (self._before[:length] for length in range(1, len(self._before) + 1))
-        end = next((e for e in ends if tokenizer.encode(e) == [self.turn_end_id]), _ANSWER)
+        end = self._end or _ANSWER
         call, _, rest = text[len(begin) :].partition(end)
         self._call = call.removeprefix(self._lead)
         read = parse_call(tokenizer.decode(tokenizer.encode(self.call("crane"))))

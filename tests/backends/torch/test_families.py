@@ -24,6 +24,8 @@ from tests.helpers.tiny import (
     many_stops,
     policy_of,
     qwen_like_tokenizer,
+    same,
+    weights_of,
 )
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.engine import CachedEngine
@@ -90,6 +92,16 @@ def test_what_an_engine_draws_has_the_logprobs_of_a_plain_forward_pass(folder: P
             expected = full_logprobs(plain, text)[-len(answer.ids) :]
             np.testing.assert_allclose(answer.logprobs, expected, atol=2e-4)
     assert len({len(text) for text in texts}) > 1, "the rows must be ragged"
+
+
+def test_a_checkpoint_is_read_back_bit_for_bit(folder: Path, tmp_path: Path) -> None:
+    policy = policy_of(loaded(folder))
+    policy.save(tmp_path)
+    before = weights_of(policy.model)
+    policy.update(BATCH, Grpo(beta=0.0))
+    assert not same(weights_of(policy.model), before)
+    policy.load(tmp_path)
+    assert same(weights_of(policy.model), before)
 
 
 def test_an_update_moves_the_language_model_and_the_reference_stays(folder: Path) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from tests.helpers.tiny import gemma, llama, lora_of, qwen
+from wordle_rl.backends.sizes import LONGEST_WRITTEN_OUT
 from wordle_rl.backends.tiny_model import build_model, save_untrained
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.fast import training as fast_training
@@ -111,6 +112,6 @@ def test_other_models_and_long_sequences_go_through_transformers(tmp_path, monke
         lm = CausalLM(model.eval())
         assert torch.equal(lm.compute_states(ids, wanted), of_transformers(lm, ids, wanted))
     lm = CausalLM(qwen(VOCAB).eval())
-    long = torch.ones(1, fast_training._LONGEST + 1, dtype=torch.long)
-    wanted = torch.ones(1, fast_training._LONGEST, dtype=torch.bool)
-    assert len(lm.compute_states(long, wanted)) == fast_training._LONGEST
+    long = torch.ones(1, LONGEST_WRITTEN_OUT + 1, dtype=torch.long)
+    wanted = torch.ones(1, LONGEST_WRITTEN_OUT, dtype=torch.bool)
+    assert len(lm.compute_states(long, wanted)) == LONGEST_WRITTEN_OUT

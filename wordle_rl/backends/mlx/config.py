@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from wordle_rl.backends.saving import describe_rotation
 from wordle_rl.runs.instantiate import ConfigError
 
 _FAMILIES = ("gemma3", "gemma3_text", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
@@ -35,17 +36,16 @@ def correct_config(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _correct_others(config: dict[str, Any]) -> dict[str, Any]:
-    rope = config.get("rope_parameters") or {}
     kind = config["model_type"]
     if config.get("use_sliding_window") or (kind in _WINDOWED and config.get("sliding_window")):
         raise ConfigError(
             f"backend=mlx: mlx-lm's {kind} has no sliding window, this model uses one"
         )
-    if "rope_theta" not in rope:
-        return {}
-    if rope.get("rope_type", "default") == "default":
-        return {"rope_theta": rope["rope_theta"]}
-    return {"rope_theta": rope["rope_theta"], "rope_scaling": rope}
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    turn = rope.get("rope_type", rope.get("type", "default"))
+    if turn in ("longrope", "su") or (kind == "phi3" and turn != "default"):
+        raise ConfigError(f"backend=mlx: mlx-lm's {kind} rotates otherwise than {turn} says")
+    return describe_rotation(config)
 
 
 def _correct_gemma(config: dict[str, Any]) -> dict[str, Any]:
@@ -54,13 +54,7 @@ def _correct_gemma(config: dict[str, Any]) -> dict[str, Any]:
             raise ConfigError(
                 f"backend=mlx: mlx-lm's Gemma 3 has no {name}, this model has {config[name]}"
             )
-    out: dict[str, Any] = {}
-    rope = config.get("rope_parameters") or {}
-    if {"full_attention", "sliding_attention"} <= rope.keys():
-        full, sliding = rope["full_attention"], rope["sliding_attention"]
-        out |= {"rope_theta": full["rope_theta"], "rope_local_base_freq": sliding["rope_theta"]}
-        if full.get("rope_type", "default") != "default":
-            out["rope_scaling"] = full
+    out = describe_rotation(config)
     if layers := config.get("layer_types"):
         pattern = next(
             (i for i, kind in enumerate(layers, 1) if kind == "full_attention"), len(layers) + 1

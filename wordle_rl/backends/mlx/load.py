@@ -24,6 +24,7 @@ from wordle_rl.backends.adapters import (
     ADAPTER,
     FILES,
     check_loaded_adapter,
+    check_targets,
     choose_layers,
     find_base_name,
     is_adapter,
@@ -37,6 +38,7 @@ from wordle_rl.backends.loading import (
 from wordle_rl.backends.mlx.config import correct_config
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.settings import (
+    LM_HEAD,
     MAIN,
     UNTRAINED,
     LoraSettings,
@@ -140,16 +142,19 @@ def assemble(model: Any, config: dict[str, Any], base: Path, *, tokenizer: Path)
     generation = json.loads(file.read_bytes()) if file.is_file() else None
     stops = list_stop_ids((generation or {}).get("eos_token_id", config.get("eos_token_id")))
     inner = AutoTokenizer.from_pretrained(tokenizer, trust_remote_code=False)
-    texts = HFTokenizer(inner, extra_stop_ids=stops)
+    rows = getattr(model, "language_model", model).model.embed_tokens.weight.shape[0]
+    texts = HFTokenizer(inner, extra_stop_ids=stops, vocabulary=rows)
     return LoadedModel(model=model, tokenizer=texts, config=config, generation=generation)
 
 
 def _load_adapter(model: nn.Module, folder: Path) -> None:
     """Put the adapter of a folder on its base. Raises ConfigError when it does not fit."""
+    saved = read_weights(folder / FILES["mlx"])
+    check_targets(folder, saved)
     load_adapters(model, str(folder))  # accepts an adapter that lacks weights
     weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
     expected = {n: weight for n, weight in weights.items() if n.rpartition(".")[2] in _LORA}
-    check_fit(folder / FILES["mlx"], read_weights(folder / FILES["mlx"]), expected)
+    check_fit(folder / FILES["mlx"], saved, expected)
 
 
 def fetch_model(location: str, revision: str = MAIN) -> Path:
@@ -178,6 +183,10 @@ def load_base(folder: Path) -> tuple[Any, dict[str, Any]]:
         config |= correct_config(config)
     except ConfigError as error:
         raise ConfigError(f"{folder}: {error}") from None
+    if _has_own_head(folder):  # as on torch, whatever the file says
+        untied = {"tie_word_embeddings": False}
+        text = {"text_config": config["text_config"] | untied} if "text_config" in config else {}
+        config |= untied | text
     model, _ = mlx_lm_utils.load_model(folder, model_config=config, get_model_classes=_find_classes)
     for module in model.modules():
         if (
@@ -186,6 +195,19 @@ def load_base(folder: Path) -> tuple[Any, dict[str, Any]]:
         ):
             module.embed_tokens.__class__ = _Gemma3Embedding
     return model, config
+
+
+def _has_own_head(folder: Path) -> bool:
+    """Whether a model's files have a head with other weights than its embedding."""
+    weights: dict[str, mx.array] = {}
+    for file in folder.glob("model*.safetensors"):
+        found: Any = mx.load(str(file))  # reads names alone
+        weights |= found
+    head, table = (
+        [weight for name, weight in weights.items() if name.endswith(f"{end}.weight")]
+        for end in (LM_HEAD, "embed_tokens")
+    )
+    return bool(head and table) and not mx.array_equal(head[0], table[0]).item()
 
 
 def _cast(model: nn.Module, dtype: mx.Dtype) -> None:

@@ -27,6 +27,7 @@ from wordle_rl.backends.mlx.save import (
     save_model_or_adapter,
 )
 from wordle_rl.backends.policy import LanguagePolicy, compute_loss
+from wordle_rl.backends.saving import save_tokenizer
 from wordle_rl.backends.token_outputs import Rows
 from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.computing import Precision
@@ -156,7 +157,7 @@ class MlxPolicy(LanguagePolicy):
     def export(self, folder: Path) -> None:
         """Write the model (or LoRA adapter) and tokenizer as mlx-lm loads them."""
         save_model_or_adapter(folder, self.loaded, self.weights)
-        self.tokenizer.inner.save_pretrained(folder)
+        save_tokenizer(self.tokenizer.inner, folder)
 
     def save(self, folder: Path) -> None:
         """Write everything a resumed run needs: export() and the optimisers' states."""

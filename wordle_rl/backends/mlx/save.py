@@ -22,6 +22,7 @@ from wordle_rl.backends.loading import (
     explain_read_errors,
 )
 from wordle_rl.backends.mlx.load import GENERATION, LoadedModel, find_base, load_base
+from wordle_rl.backends.saving import save_tokenizer
 from wordle_rl.runs.files import write_json
 
 Weights = dict[str, mx.array]
@@ -115,7 +116,7 @@ def merge_model(source: Path, target: Path, precision: str) -> str:
     save_config({**config, "dtype": precision}, target / "config.json")
     if (base / GENERATION).is_file():
         shutil.copy(base / GENERATION, target)
-    AutoTokenizer.from_pretrained(source, trust_remote_code=False).save_pretrained(target)
+    save_tokenizer(AutoTokenizer.from_pretrained(source, trust_remote_code=False), target)
     return precision
 
 

@@ -22,6 +22,7 @@ from transformers import DynamicCache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from wordle_rl.backends.loading import VALUE_HEAD, check_fit, read_weights
+from wordle_rl.backends.sizes import shares_openings
 from wordle_rl.backends.token_outputs import LanguageModel, Wanted
 from wordle_rl.backends.torch.cache import SlotCache
 from wordle_rl.backends.torch.fast import training as fast_training
@@ -154,7 +155,7 @@ class CausalLM(LanguageModel):
         if self.is_fast and fast_training.can_train(ids):
             again = bool(self._recomputed)
             return fast_training.compute_states(self._trunk, ids, wanted, checkpointing=again)
-        shared = fast_training.count_shared(ids, wanted) if self.shares_openings else 0
+        shared = 0 if self._recomputed else fast_training.count_shared(ids, wanted)
         if shared < _LEAST or len(ids) < 2:
             with recompute_layers(self._recomputed):
                 return self.compute_hidden(ids)[:, :-1][wanted]
@@ -170,7 +171,8 @@ class CausalLM(LanguageModel):
     @property
     def shares_openings(self) -> bool:
         """Whether compute_states computes once what all sequences begin with."""
-        return self.is_fast or not self._recomputed
+        again = bool(self._recomputed)
+        return shares_openings(self.device.type, written_out=self.is_fast, checkpointing=again)
 
     @property
     def is_fast(self) -> bool:

@@ -9,6 +9,7 @@ import torch
 from transformers import AutoConfig
 
 from wordle_rl.backends.adapters import find_base, is_adapter
+from wordle_rl.backends.saving import save_model, save_tokenizer
 from wordle_rl.backends.torch.load import load_model
 from wordle_rl.policy.settings import MAIN, ModelSettings
 
@@ -32,8 +33,8 @@ def merge_model(source: Path, target: Path, precision: str) -> str:
         precision = str(dtype).removeprefix("torch.")
     if hasattr(model, "peft_config"):
         model = merge_adapter(model)
-    model.to(getattr(torch, precision)).save_pretrained(target)
-    tokenizer.inner.save_pretrained(target)
+    save_model(model.to(getattr(torch, precision)), target)
+    save_tokenizer(tokenizer.inner, target)
     return precision
 
 

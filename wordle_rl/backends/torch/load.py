@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import warnings
 from collections.abc import Iterator
@@ -24,12 +25,14 @@ from wordle_rl.backends.adapters import (
     ADAPTER,
     FILES,
     check_loaded_adapter,
+    check_targets,
     choose_layers,
     find_base,
 )
 from wordle_rl.backends.loading import (
     check_fit,
     explain_load_errors,
+    explain_read_errors,
     notice_offline,
     read_weights,
 )
@@ -38,11 +41,15 @@ from wordle_rl.backends.torch.devices import DTYPES
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings, portable_name
 from wordle_rl.policy.tokenizer import HFTokenizer, list_stop_ids
+from wordle_rl.runs.checkpoints import CheckpointError
 from wordle_rl.runs.files import read_object, write_json
 from wordle_rl.runs.instantiate import ConfigError
 
 # A family is here once the tests have compared it with transformers' own forward pass.
-FAMILIES = ("gemma3_text", "gpt2", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
+FAMILIES = (
+    "gemma3_text", "gpt2", "llama", "mistral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3",
+    "smollm3",
+)  # fmt: skip
 _WRAPPERS = {"gemma3": "gemma3_text"}  # models with images -> their language model
 # Rotations that change for the whole batch once its longest row passes the trained length.
 _BATCH_ROTATIONS = ("dynamic", "longrope")
@@ -76,7 +83,8 @@ def load_model(
         else:
             model = add_lora(model, settings.lora, settings.seed, settings.revision)
     stops = list_stop_ids(model.generation_config.eos_token_id)
-    return model.to(device), HFTokenizer(inner, extra_stop_ids=stops)
+    rows = len(model.get_input_embeddings().weight)
+    return model.to(device), HFTokenizer(inner, extra_stop_ids=stops, vocabulary=rows)
 
 
 def _load_pretrained(
@@ -102,6 +110,10 @@ def _load_pretrained(
             f"model.path={base} lacks {len(missing)} of the weights that its config.json asks for, "
             f"such as {missing[0]}: they are another model's"
         )
+    ends = model.get_input_embeddings(), model.get_output_embeddings()
+    if len({end.weight.data_ptr() for end in ends}) == 2:
+        for part in (model.config, model.config.get_text_config()):
+            part.tie_word_embeddings = False  # whatever the file says; other readers would tie them
     if quantized:
         # On CPUs with AVX-512 and bf16, bitsandbytes packs a layer's weights when it first computes
         # without gradients. A packed layer has no backward pass.
@@ -175,17 +187,27 @@ def load_weights(model: Any, folder: Path, *, is_lora: bool) -> None:
 
     Raises CheckpointError, before anything is changed, unless names and shapes are the model's own.
     """
-    file = folder / (FILES["peft"] if is_lora else "model.safetensors")
-    weights = read_weights(file)
     if is_lora:
         from peft import get_peft_model_state_dict, set_peft_model_state_dict
 
+        file = folder / FILES["peft"]
+        weights = read_weights(file)
         check_fit(file, weights, get_peft_model_state_dict(model, save_embedding_layers=False))
         set_peft_model_state_dict(model, weights)
-    else:
-        tied = getattr(model, "_tied_weights_keys", None) or ()
-        check_fit(file, weights, model.state_dict(), optional=tied)
-        model.load_state_dict(weights, strict=False)
+        return
+    file = folder / "model.safetensors"
+    with explain_read_errors(file):  # some families have other names on disk
+        loaded: Any = type(model).from_pretrained(
+            folder, config=copy.deepcopy(model.config), dtype=torch.float32,
+            output_loading_info=True, ignore_mismatched_sizes=True,
+        )  # fmt: skip
+    found, info = loaded
+    wrong = {*info["missing_keys"], *info["unexpected_keys"]}
+    if wrong := sorted(wrong | {name for name, *_ in info["mismatched_keys"]}):
+        raise CheckpointError(
+            f"{file} belongs to another model: {len(wrong)} weights are wrong, such as {wrong[0]}"
+        )
+    model.load_state_dict(found.state_dict())
 
 
 # -- adapters -------------------------------------------------------------------------------------
@@ -197,6 +219,7 @@ def load_adapter(model: Any, folder: Path) -> Any:
 
     with _without_warnings():
         adapted: Any = PeftModel.from_pretrained(model, str(folder), is_trainable=True)
+    check_targets(folder, adapted.base_model.targeted_module_names)
     if (file := folder / FILES["peft"]).is_file():  # peft also reads adapter_model.bin
         saved = {name: w for name, w in read_weights(file).items() if "lora_" in name}
         check_fit(file, saved, get_peft_model_state_dict(adapted, save_embedding_layers=False))
@@ -236,8 +259,9 @@ def add_lora(model: Any, settings: LoraSettings, seed: int, revision: str = MAIN
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Hide two warnings of peft 0.21: of a name that changes, and of keys that are refused here."""
+    """Hide warnings of peft 0.21: of a name that changes, and of what is refused here."""
     with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*a tied layer is part of the adapter", UserWarning)
         warnings.filterwarnings("ignore", "Found missing adapter keys", UserWarning)
         warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
         yield

@@ -22,6 +22,7 @@ from torch import nn
 
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.policy import LanguagePolicy, compute_loss
+from wordle_rl.backends.saving import save_model, save_tokenizer
 from wordle_rl.backends.token_outputs import Rows
 from wordle_rl.backends.torch.causal_lm import CausalLM, ValueHead
 from wordle_rl.backends.torch.devices import DTYPES
@@ -237,8 +238,8 @@ class TorchPolicy(LanguagePolicy):
         if self._is_lora:
             save_adapter(model, folder)
         else:
-            model.save_pretrained(folder)
-        self.tokenizer.inner.save_pretrained(folder)
+            save_model(model, folder)
+        save_tokenizer(self.tokenizer.inner, folder)
         if self.lm.value_head is not None:
             self.lm.value_head.save(folder)
 

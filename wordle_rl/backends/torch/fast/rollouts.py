@@ -17,6 +17,7 @@ from transformers.activations import SiLUActivation
 from transformers.models.llama import modeling_llama as llama
 from transformers.models.qwen2 import modeling_qwen2 as qwen2
 
+from wordle_rl.backends.sizes import is_written_out
 from wordle_rl.backends.torch.fast.merged_lora import MergedLinear
 
 _PARTS = {
@@ -31,16 +32,12 @@ _MOST_SCORES = 2**26  # torch's kernel, which stores no scores, computes larger 
 
 def can_be_fast(model: nn.Module) -> bool:
     """Whether the layers written out compute the same as the model's own forward pass."""
-    config: Any = model.config
     modules = list(model.modules())
     return (
         # Adapters, quantisation and parametrisations replace these classes with others.
         {type(module) for module in modules} <= _PARTS
         and not any(module._forward_hooks or module._forward_pre_hooks for module in modules)
-        and config.rope_parameters["rope_type"] == "default"
-        and set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
-        # Llama can have biases in every product.
-        and not (getattr(config, "attention_bias", False) or getattr(config, "mlp_bias", False))
+        and is_written_out(model.config)
     )
 
 

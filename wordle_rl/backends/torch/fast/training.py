@@ -18,9 +18,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from wordle_rl.backends.sizes import LONGEST_WRITTEN_OUT
 from wordle_rl.backends.torch.fast.merged_lora import MergedLinear, multiply
-
-_LONGEST = 512  # keys; longer sequences would need too much memory for their scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +40,7 @@ class Layout:
 
 def can_train(ids: torch.Tensor) -> bool:
     """Whether sequences [N, T] have a length that compute_states is meant for."""
-    return len(ids) > 0 and 2 <= ids.shape[1] <= _LONGEST
+    return len(ids) > 0 and 2 <= ids.shape[1] <= LONGEST_WRITTEN_OUT
 
 
 def compute_states(

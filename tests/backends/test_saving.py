@@ -1,0 +1,96 @@
+"""What is written for transformers says the same in the form that older readers know."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Phi3Config, Qwen2Config
+
+from tests.helpers.families import CONFIGS, IDS, WIDE, build
+from tests.helpers.tiny import (
+    full_logprobs,
+    gemma_like_tokenizer,
+    policy_of,
+    qwen_like_tokenizer,
+    sharpen,
+)
+from wordle_rl.backends.mlx import load as mlx_models
+from wordle_rl.backends.tiny_model import build_tokenizer
+from wordle_rl.policy.tokenizer import HFTokenizer
+from wordle_rl.runs.instantiate import ConfigError
+
+_TURNS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "llama3": (LlamaConfig, {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}),
+    "yarn": (Qwen2Config, {"factor": 4.0}),
+    "longrope": (Phi3Config, {"short_factor": [1.5] * 4, "long_factor": [3.0] * 4}),
+    "default": (Phi3Config, {"partial_rotary_factor": 0.5}),
+}
+IDS_READ = list(range(10, 40))
+
+
+def built(kind: str) -> Any:
+    """A model whose rotations an older reader must not guess."""
+    if kind in CONFIGS:
+        model = build(kind)
+        rope = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
+        for each in (rope, *(part for part in rope.values() if isinstance(part, dict))):
+            if (
+                "rope_theta" in each and kind != "olmo3"
+            ):  # of whose older form transformers 5 loses it
+                each["rope_theta"] *= 30.0
+        return sharpen(type(model)(model.config), 4.0).eval()
+    family, fields = _TURNS[kind]
+    trained = {"original_max_position_embeddings": 64} if kind != "default" else {}
+    rope = {"rope_type": kind, "rope_theta": 1e5, **fields, **trained}
+    config = family(**WIDE, **IDS, **(trained if kind == "longrope" else {}), rope_parameters=rope)
+    return sharpen(AutoModelForCausalLM.from_config(config), 4.0).eval()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [*CONFIGS, *_TURNS])
+def test_a_reader_of_the_older_form_computes_the_same(kind: str, tmp_path: Path) -> None:
+    model = built(kind)
+    expected = full_logprobs(model, IDS_READ)
+    policy_of(model).export(tmp_path)
+    assert np.abs(full_logprobs(read(tmp_path), IDS_READ) - expected).max() < 1e-5
+    file = tmp_path / "config.json"
+    config = json.loads(file.read_text())
+    parts = [config, config.get("text_config", {})]
+    assert kind == "gpt2" or any(part.pop("rope_parameters", None) for part in parts)
+    file.write_text(json.dumps(config))
+    assert np.abs(full_logprobs(read(tmp_path), IDS_READ) - expected).max() < 1e-5
+
+
+def read(folder: Path) -> Any:
+    return AutoModelForCausalLM.from_pretrained(folder).eval()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", _TURNS)
+def test_mlx_rotates_as_transformers_does_or_says_that_it_cannot(kind: str, tmp_path: Path) -> None:
+    model = built(kind)
+    policy_of(model).export(tmp_path)
+    if kind == "longrope":
+        with pytest.raises(ConfigError, match="mlx-lm's phi3 rotates otherwise than longrope says"):
+            mlx_models.load_base(tmp_path)
+        return
+    network, _ = mlx_models.load_base(tmp_path)
+    logits = np.array(network(mx.array([IDS_READ])))[0]
+    found = torch.from_numpy(logits).log_softmax(-1)[range(len(IDS_READ) - 1), IDS_READ[1:]]
+    assert np.abs(found.numpy() - full_logprobs(model, IDS_READ)[1:]).max() < 1e-4
+
+
+@pytest.mark.parametrize("make", [build_tokenizer, qwen_like_tokenizer, gemma_like_tokenizer])
+def test_a_tokenizer_names_a_class_of_both_generations(make: Any, tmp_path: Path) -> None:
+    inner = make()
+    policy_of(build("llama"), HFTokenizer(inner)).export(tmp_path)
+    written = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert written["tokenizer_class"] in ("PreTrainedTokenizerFast", "Qwen2Tokenizer")
+    text = "Guess. <guess>crane</guess>"
+    assert AutoTokenizer.from_pretrained(tmp_path).encode(text) == inner.encode(text)

@@ -1,0 +1,51 @@
+"""Makes folders that transformers 5 wrote readable for transformers 4 and mlx-lm, too.
+
+Both would take a rotary base of 10,000 without a word, because transformers 5 writes the base where
+they do not look.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.runs.files import read_object, write_json
+
+
+def save_tokenizer(inner: Any, folder: Path) -> None:
+    """Write a transformers tokenizer."""
+    inner.save_pretrained(folder)
+    file = folder / "tokenizer_config.json"
+    config = read_object(file)
+    if config.get("tokenizer_class") == "TokenizersBackend":  # which only transformers 5 knows
+        write_json(file, config | {"tokenizer_class": "PreTrainedTokenizerFast"})
+
+
+def save_model(model: Any, folder: Path) -> None:
+    """Write a transformers model."""
+    model.save_pretrained(folder)
+    config = read_object(folder / "config.json")
+    if "text_config" in config:
+        text = config["text_config"]
+        config = config | {"text_config": text | describe_rotation(text)}
+    write_json(folder / "config.json", config | describe_rotation(config))
+
+
+def describe_rotation(config: dict[str, Any]) -> dict[str, Any]:
+    """The entries of a config.json that say in the older form how places are rotated.
+
+    Empty for a config in that form.
+    """
+    rope = config.get("rope_parameters") or {}
+    full, more = rope, {}
+    if {"full_attention", "sliding_attention"} <= rope.keys():
+        full = rope["full_attention"]
+        more["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+    for name in ("rope_theta", "partial_rotary_factor"):
+        if name in full:
+            more[name] = full[name]
+    kind, scaling = full.get("rope_type", "default"), {k: full[k] for k in full if k not in more}
+    if kind == "longrope":  # has three entries, one of them under another name
+        more["original_max_position_embeddings"] = full["original_max_position_embeddings"]
+        scaling = {"type": kind} | {k: full[k] for k in ("short_factor", "long_factor")}
+    return more if kind == "default" else more | {"rope_scaling": scaling}

@@ -123,7 +123,9 @@ def test_the_parts_of_a_gguf_file_become_a_plain_folder_with_the_same_weights(
     assert count == sum(p.numel() for p in model.parameters())
     assert [path.name for path in folder.parent.iterdir()] == ["small"]
     assert "Apache License 2.0" in (folder / "README.md").read_text()
-    assert "quantization_config" not in json.loads((folder / "config.json").read_text())
+    config = json.loads((folder / "config.json").read_text())
+    assert "quantization_config" not in config
+    assert config["rope_theta"] == 100_000.0  # where transformers 4 looks
     loaded: Any = AutoModelForCausalLM.from_pretrained(folder)
     assert type(loaded) is type(model)
     assert loaded.dtype == torch.bfloat16

@@ -24,6 +24,11 @@ def save_tokenizer(inner: Any, folder: Path) -> None:
 def save_model(model: Any, folder: Path) -> None:
     """Write a transformers model."""
     model.save_pretrained(folder)
+    add_older_form(folder)
+
+
+def add_older_form(folder: Path) -> None:
+    """Add to a model's config.json how places are rotated, in the older form."""
     config = read_object(folder / "config.json")
     if "text_config" in config:
         text = config["text_config"]

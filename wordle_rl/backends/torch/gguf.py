@@ -24,6 +24,8 @@ from transformers.modeling_gguf_pytorch_utils import (
     get_gguf_hf_weights_map,
 )
 
+from wordle_rl.backends.saving import add_older_form, save_tokenizer
+
 # What transformers notes about the file. With it, save_pretrained refuses.
 _OF_THE_FILE = ("quantization_config", "dtype", "architectures", "model_type")
 _ROWS = 8192  # of a matrix that are rounded at once
@@ -43,11 +45,12 @@ def convert_gguf(file: Path, folder: Path) -> int:
     kept = {k: v for k, v in known.items() if k not in _OF_THE_FILE and not k.startswith("_")}
     config = type(found)(**kept, dtype="bfloat16")
     tokenizer: Any = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-    tokenizer.save_pretrained(folder)
+    save_tokenizer(tokenizer, folder)
     with torch.device("meta"):
         model: Any = AutoModelForCausalLM.from_config(config)
     config.architectures = [type(model).__name__]
     config.save_pretrained(folder)
+    add_older_form(folder)
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     model.generation_config.save_pretrained(folder)

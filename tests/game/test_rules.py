@@ -100,6 +100,8 @@ def test_retries_are_counted_over_the_game_and_then_cost_turns():
         ("crept", "crane", "crept", False),
         ("speed", "sleep", "crept", False),  # an absent letter may be used again
         ("slate", "slate", "crept", False),  # repeating a clue keeps it
+        ("chest", "theme", "sleet", True),  # an E in place and another one seen: two are needed
+        ("there", "theme", "sleet", False),
     ],
 )
 def test_hard_mode_binds_places_and_seen_letters(guess, after, secret, broken):

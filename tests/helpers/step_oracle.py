@@ -1,20 +1,21 @@
-"""What feeds an algorithm in a step and its updates, computed from the games and rewards alone.
+"""A step and its updates, computed from the games and rewards alone.
 
-Rewards, credit and rows by hand; scores by a forward pass of transformers' own code. Advantages and
-weights are the algorithm's, whose formulas tests/algorithms/ checks, as it does the loss.
+Rewards, credit, rows and losses by hand; scores and gradients by transformers' own code. Advantages
+and weights are the algorithm's, whose formulas tests/algorithms/ checks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
 
 import numpy as np
 import torch
 
+from tests.helpers.step_losses import Tokens, pairs_loss, policy_gradient_loss, value_loss
 from tests.helpers.talks import turns_of
-from tests.helpers.whole_step import MAX_TOKENS, SEED, TEMPERATURE, Played, reward
+from tests.helpers.whole_step import MAX_TOKENS, SEED, TEMPERATURE, Moment, Played, reward
 from wordle_rl.algorithms.base import StepOutcomes
 from wordle_rl.policy.batch import minibatches
 from wordle_rl.rollouts.talk import Rollout
@@ -48,19 +49,27 @@ def rows_of(rollouts: list[Rollout]) -> list[Row]:
     return rows
 
 
-@torch.no_grad()
-def read(model: Any, row: Row) -> tuple[np.ndarray, np.ndarray]:
-    """Log-probability [T] of each token given those before it, and the states [T, H] before it."""
+def read(moment: Moment, row: Row) -> dict[str, torch.Tensor]:
+    """Of each token [T], with gradient: its log-probability, and entropy and value before it."""
     ids = torch.tensor([row.ids])
-    out = model(input_ids=ids, output_hidden_states=True)
+    out = moment.model(input_ids=ids, output_hidden_states=True)
     every = (out.logits[0, :-1].double() / TEMPERATURE).log_softmax(-1)
-    chosen = every.gather(-1, ids[0, 1:, None])[:, 0].numpy()
-    states = out.hidden_states[-1][0, :-1].numpy()
-    return np.append(0.0, chosen), np.concatenate([np.zeros((1, states.shape[1])), states])
+    found = {
+        "now": every.gather(-1, ids[0, 1:, None])[:, 0],
+        "entropy": -(every.exp() * every).sum(-1),
+    }
+    if moment.head is not None:
+        found["values"] = (out.hidden_states[-1][0, :-1] @ moment.head[0] + moment.head[1]).double()
+    return {name: torch.cat([torch.zeros(1), values]) for name, values in found.items()}
+
+
+@torch.no_grad()
+def read_all(moment: Moment, rows: list[Row], name: str) -> list[np.ndarray]:
+    return [read(moment, row)[name].numpy() for row in rows]
 
 
 class Oracle:
-    """Advantages and weights of a step, from its games alone."""
+    """Advantages of a step, and what each update is fed and its loss, from its games alone."""
 
     def __init__(self, played: Played) -> None:
         self.algorithm, self.name = played.algorithm, type(played.algorithm).__name__.lower()
@@ -70,13 +79,11 @@ class Oracle:
         self.rollouts = played.result.rollouts
         self.groups = np.array([r.group for r in self.rollouts])
         self.rows = rows_of(self.rollouts)
-        old = [read(played.plain, row) for row in self.rows]
-        self.old = [logprobs for logprobs, _ in old]
-        self.ref = [read(played.reference, row)[0] for row in self.rows]
-        self.values = None
-        if played.head is not None:
-            weight, bias = (part.numpy() for part in played.head)
-            self.values = [states @ weight + bias for _, states in old]
+        start = played.moments[0]
+        self.old = read_all(start, self.rows, "now")
+        self.ref = read_all(played.reference, self.rows, "now")
+        self.values = None if start.head is None else read_all(start, self.rows, "values")
+        self.met: set[str] = set()  # cases of the losses
         rewards = [self._rewards(i) for i in range(len(self.rollouts))]
         outcomes = StepOutcomes(
             groups=self.groups,
@@ -155,8 +162,8 @@ class Oracle:
     def units(self) -> np.ndarray:
         return np.arange(len(self.rollouts)) if self.found.units is None else self.found.units
 
-    def updates(self) -> Iterator[list[dict[str, np.ndarray]]]:
-        """What each update is fed: fields of the Batch for each of its rows, by place [T]."""
+    def updates(self) -> Iterator[list[tuple[Row, dict[str, np.ndarray]]]]:
+        """The rows of each update, and what it is fed: fields of the Batch at trained tokens."""
         for epoch in range(self.algorithm.epochs):
             for members in minibatches(
                 self.groups, self.algorithm.minibatches, seed=SEED, step=0, epoch=epoch
@@ -165,7 +172,7 @@ class Oracle:
                 kept = members[self.teaches[members]] if self.leaves_out else members
                 rows = [n for n, row in enumerate(self.rows) if row.rollout in kept]
                 if rows := [n for n in rows if self.rows[n].trained.any()]:
-                    yield [self._fields(n, weights) for n in rows]
+                    yield [(self.rows[n], self._fields(n, weights)) for n in rows]
 
     def _fields(self, n: int, weights: np.ndarray) -> dict[str, np.ndarray]:
         row = self.rows[n]
@@ -183,6 +190,30 @@ class Oracle:
             found["old_values"] = self.values[n]
             found["targets"] = self.found.targets[row.rollout][np.array(row.turn)]
         return {name: np.asarray(values)[row.trained] for name, values in found.items()}
+
+    def loss(self, moment: Moment, rows: list[tuple[Row, dict[str, np.ndarray]]]) -> torch.Tensor:
+        """The loss of one update, with the gradient by the weights before it."""
+        tokens = []
+        for row, given in rows:
+            now = {name: values[row.trained] for name, values in read(moment, row).items()}
+            fed = {name: torch.from_numpy(values.astype(float)) for name, values in given.items()}
+            fed.setdefault("old_logprobs", now["now"].detach())
+            tokens.append(Tokens(rollout=row.rollout, **fed, **now))
+        algorithm = self.algorithm
+        if self.name == "dpo":
+            return pairs_loss(algorithm.beta, tokens, self.units)
+        if self.name in ("expertiteration", "sft"):
+            return -torch.stack([(t.weights * t.advantages * t.now).sum() for t in tokens]).sum()
+        parts = []
+        for _, mine in groupby(tokens, lambda one: one.rollout):
+            parts += policy_gradient_loss(algorithm, [*mine], self.name == "gspo", self.met)
+        if self.values is not None:
+            scale = float(np.concatenate(self.found.targets).std())
+            parts += [
+                algorithm.value_weight * value_loss(algorithm.value_clip, scale, t, self.met)
+                for t in tokens
+            ]
+        return torch.stack(parts).sum()
 
 
 def _returns(rewards: np.ndarray, by_turn: bool, discount: float) -> np.ndarray:

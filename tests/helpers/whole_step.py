@@ -1,7 +1,8 @@
-"""A real step of a small policy: its games, and the weights and gradient of each update."""
+"""A real step of a small policy: its games, and what each update is fed and does."""
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,18 +67,37 @@ def off_the_mark(engine: Any) -> Any:
 
 
 @dataclass
+class Moment:
+    """The weights of a moment, as a model of transformers' own code."""
+
+    model: Any
+    head: tuple[torch.Tensor, torch.Tensor] | None = None  # of values
+
+    @classmethod
+    def of(cls, policy: Any) -> Moment:
+        head = policy.lm.value_head
+        copies = head and tuple(copy.deepcopy(part) for part in head.parameters())
+        return cls(plain_copy(policy.model), copies)
+
+    @property
+    def weights(self) -> list[torch.Tensor]:
+        return [*self.model.parameters(), *(self.head or ())]
+
+
+@dataclass
 class Played:
-    """What a step did: its games, and the weights and gradient of each update."""
+    """What a step did: its games, and each update."""
 
     algorithm: Any
     fields: dict[str, Any]
     unpaid: tuple[str, ...]
-    plain: Any  # the model before the step
-    reference: Any
-    head: tuple[torch.Tensor, torch.Tensor] | None  # of values, before the step
+    reference: Moment
     result: StepResult
-    batches: list[Batch]  # of each update
-    metrics: list[dict[str, float]]  # of each update
+    # Of each update: the weights before it, what it was fed, its metrics, and its gradient.
+    moments: list[Moment]
+    batches: list[Batch]
+    metrics: list[dict[str, float]]
+    gradients: list[list[torch.Tensor]]
 
 
 def play(algorithm: Any, fields: dict[str, Any]) -> Played:
@@ -86,31 +106,32 @@ def play(algorithm: Any, fields: dict[str, Any]) -> Played:
     tokenizer = Spells(qwen_like_tokenizer(), extra_stop_ids=tuple(range(5, 340, 6)))
     policy = policy_of(qwen(340), tokenizer, temperature=TEMPERATURE, lr=3e-3, max_context=900)
     policy.keep_reference()
-    reference, draw = plain_copy(policy.model), torch.Generator().manual_seed(1)
+    reference, draw = Moment.of(policy), torch.Generator().manual_seed(1)
     with torch.no_grad():
         for weight in policy.model.parameters():
             weight += 0.03 * torch.randn(weight.shape, generator=draw)
-    head = None
     if algorithm.needs_values:
         policy.add_value_head()
-        head = tuple(policy.trainable[-2:])
+        weight, bias = policy.trainable[-2:]
         with torch.no_grad():
-            head[0].copy_(torch.randn(head[0].shape, generator=draw))
-            head[1].fill_(0.3)
+            weight.copy_(torch.randn(weight.shape, generator=draw))
+            bias.fill_(0.3)
     engine = policy.engine
     policy.engine = lambda: off_the_mark(engine())
-    batches: list[Batch] = []
-    metrics: list[dict[str, float]] = []
+    moments, batches, metrics, gradients = [], [], [], []
     update = policy.update
 
     def record(batch: Batch, algorithm: Any) -> dict[str, float]:
+        moments.append(Moment.of(policy))
         batches.append(batch)
         metrics.append(update(batch, algorithm))
         return metrics[-1]
 
+    def keep_gradient() -> None:
+        gradients.append([weight.grad.clone() for weight in policy.trainable])
+
     policy.update = record
-    plain = plain_copy(policy.model)
-    before = None if head is None else tuple(p.detach().clone() for p in head)
+    policy.apply_gradients.insert(0, keep_gradient)
     recipe = recipe_of(
         algorithm, reward, seed=SEED, groups=3, num_generations=4,
         sampling=Sampling(temperature=TEMPERATURE, max_tokens=MAX_TOKENS), **fields,
@@ -120,4 +141,6 @@ def play(algorithm: Any, fields: dict[str, Any]) -> Played:
         components=paid.components, weights=paid.weights, lawful=False, unpaid=unpaid
     )
     result = train_step(step_of(policy, replace(recipe, rewards=rewards), 0))
-    return Played(algorithm, fields, unpaid, plain, reference, before, result, batches, metrics)
+    return Played(
+        algorithm, fields, unpaid, reference, result, moments, batches, metrics, gradients
+    )

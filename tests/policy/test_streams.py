@@ -24,7 +24,7 @@ from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import RandomConsistent
 from wordle_rl.policy import sampling
 from wordle_rl.policy.batch import minibatches
-from wordle_rl.policy.sampling import Sampling, planned
+from wordle_rl.policy.sampling import Purpose, Sampling, planned
 from wordle_rl.rollouts.history import History
 from wordle_rl.rollouts.play import Portions
 from wordle_rl.training.secrets import spare_secrets
@@ -72,6 +72,17 @@ def test_no_two_purposes_have_one_generator_for_any_seeds_steps_and_epochs(monke
     keys = len(SEEDS) * len(SMALL)
     assert len(found["secrets of replacements"]) == keys
     assert len(found["minibatches"]) == keys * len(SMALL)
+
+
+@pytest.mark.parametrize("purpose", [None, Purpose.ALLOWED_SECRETS])
+def test_every_seed_plays_all_secrets_in_other_orders_in_each_epoch(purpose):
+    words = [f"word{i}" for i in range(20)]
+    orders = [
+        tuple(planned(words, seed, range(start, start + 20), purpose))
+        for seed, start in itertools.product((0, 1, 2, 2**63 - 1), (0, 20, 40))
+    ]
+    assert all(sorted(order) == sorted(words) for order in orders)
+    assert len(set(orders)) == len(orders)
 
 
 def uniforms_used(monkeypatch: pytest.MonkeyPatch, draw: Callable[[], object]) -> set[tuple]:

@@ -71,6 +71,13 @@ def test_a_damaged_file_is_named_and_the_one_before_is_loaded(store, name, damag
         store.load_latest()
 
 
+def test_a_checkpoint_under_the_name_of_another_step_is_refused(store):
+    store.save(1, write("a"))
+    store.save(2, write("b")).rename(store.folder / "step_000003")
+    with pytest.warns(UserWarning, match="step_000003.*is about step 2"):
+        assert store.load_latest() == store.folder / "step_000001"
+
+
 def test_training_that_went_back_goes_on_from_its_own_checkpoint(store):
     for step in (5, 10):
         store.save(step, write("first"))

@@ -76,6 +76,25 @@ def test_verdicts_are_better_worse_equal_or_undecided():
     assert guesses[0].verdict == "worse", "more guesses are worse"
 
 
+def test_holm_corrects_verdicts_chances_and_intervals():
+    """Of three comparisons the first passes at 5 % / 3, the second fails at 5 % / 2."""
+    chances = {"third": 0.04, "first": 0.01, "second": 0.03}  # each alone
+    spreads = {
+        name: Spread(
+            mean=t.isf(p / 2, 5) * 0.02, error=0.02, seed_variance=0.02**2 * 6, seeds=6, secrets=1
+        )
+        for name, p in chances.items()
+    }
+    third, first, second = find_verdicts(spreads, WINS, margin=0.0)
+    assert [e.verdict for e in (first, second, third)] == ["better", "undecided", "undecided"]
+    assert [e.p for e in (first, second, third)] == pytest.approx([0.03, 0.06, 0.06])
+    for effect, level in ((first, 0.05 / 3), (second, 0.05 / 2), (third, 0.05 / 2)):
+        half = 100 * t.isf(level / 2, 5) * 0.02
+        assert (effect.low, effect.high) == pytest.approx(
+            (effect.difference - half, effect.difference + half)
+        )
+
+
 def test_the_resolution_is_the_difference_that_is_found_with_a_chance_of_80_percent():
     spread = Spread(mean=0.0, error=0.5, seed_variance=1.5, seeds=6, secrets=1)
     sizes = TTestPower().solve_power(nobs=6, alpha=0.05 / 3, power=0.8)
@@ -141,6 +160,15 @@ def test_over_time_every_validation_counts_but_the_one_of_the_start():
     games = [game(guesses, step=step) for step, guesses in played.items()]
     assert measured(games, "repeats") == {(5, "crane"): 0.0}
     assert measured(games, "repeats_over_time") == {(5, "crane"): 3 / 8}
+
+
+@pytest.mark.parametrize("state", ["pruned", "failed"])
+@pytest.mark.parametrize("name", ["wins", "idle_groups"])
+def test_a_trial_that_did_not_end_counts_in_no_comparison(name, state):
+    trials = [{"arm": ARM, "seed": 5}, {"arm": ARM, "seed": 6, "state": state}]
+    games = [game("slate crane"), game("slate crane", trial=1, seed=6)]
+    cells = measure_cells(study_of(trials, games), "search", MEASURES[name])
+    assert [*cells.index.get_level_values("seed")] == [5]
 
 
 def test_comparisons_name_arms_or_parameters():

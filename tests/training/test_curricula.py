@@ -110,6 +110,9 @@ def test_lost_secrets_are_played_again_the_oldest_loss_first(words):
     # lucky still waits; crane was lost again
     assert taught.state_dict() == {"_waiting": ["lucky", "bamel", "crane"]}
     assert taught.plan().replayed == ("lucky", "bamel")
+    # crane, which still waited, was among the planned secrets and lost: it waits once
+    taught.observe(games({"lucky": 1.0, "bamel": 1.0, "crane": 0.0}))
+    assert taught.state_dict() == {"_waiting": ["crane"]}
 
 
 MOVING: dict[str, list[str]] = {  # those that change within a few steps, and what makes them do so

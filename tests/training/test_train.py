@@ -37,6 +37,9 @@ REINFORCED = [
     "sampling.temperature=0.7",
     "algorithm.beta=0.04",
     "reward=phase1",
+    "optim.lr=2e-3",
+    "optim.warmup_steps=0",
+    "optim.final_lr_ratio=0.1",
     "num_generations=2",
     *SMALL,
 ]
@@ -71,6 +74,9 @@ def test_a_run_folder_stands_alone(reinforced) -> None:
     assert manifest["digests"]["splits"] == splits.digest  # row 21
     lines = (folder / "validation_games.jsonl").read_text().splitlines()
     assert [json.loads(line)["secret"] for line in lines[:12]] == [*splits.val]
+    for name in ("start_games.jsonl", "best_games.jsonl"):
+        games = [json.loads(line) for line in (folder / name).read_text().splitlines()]
+        assert [game["secret"] for game in games] == [*splits.test], "not what chose the checkpoint"
     assert (folder / "config.yaml").is_file() and (folder / "games.jsonl").is_file()
     assert json.loads((folder / "summary.json").read_text())["games"] == summary["games"] == 12
     assert summary["start"]["secrets"] == 12
@@ -91,6 +97,11 @@ def test_a_step_logs_loss_rewards_groups_speed_and_where_time_went(reinforced) -
         assert key in step
     assert step["policy/ratio_gap"] == 0.0  # row 3
     assert step["policy/sampler_gap"] < 1e-4  # row 4: scored as it was drawn
+
+
+def test_a_step_learns_at_its_own_rate_of_the_schedule(reinforced) -> None:
+    rates = [step["lr"] for step in metrics_of(reinforced[1])[1:]]
+    assert rates == pytest.approx([2e-3, 1.1e-3, 2e-4])  # half a cosine from 1 to 0.1
 
 
 def test_neither_watched_secrets_nor_a_slow_machine_change_anything_else(

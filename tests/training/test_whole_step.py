@@ -1,6 +1,6 @@
 """A whole training step of every algorithm, computed a second time from its games and rewards.
 
-Formulas are tested elsewhere with inputs by hand. This is about what feeds them.
+What feeds each update is compared, its loss, and its gradient by the weights before it.
 """
 
 from dataclasses import replace
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.helpers.step_oracle import Oracle
 from tests.helpers.tiny import WORDS
@@ -62,6 +63,13 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "sft by turn": (Sft(minibatches=2), {**BY_TURN, "teacher": LESSON}),
 }  # fmt: skip
 
+# Cases of a loss that some test must meet.
+NEEDED = {
+    "gspo by game": {"several sequences", "above", "below"},
+    "rloo by game, importance": {"importance below 1", "importance capped"},
+    "ppo by game": {"value held"},
+}
+
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_step_does_what_its_games_and_rewards_ask_for(case: str) -> None:
@@ -73,10 +81,15 @@ def test_a_step_does_what_its_games_and_rewards_ask_for(case: str) -> None:
     assert len(asked) == len(played.batches) == result.metrics["update/count"]
     for rows, batch in zip(asked, played.batches, strict=True):
         assert len(rows) == len(batch.ids)
-        for i, row in enumerate(rows):
-            for name, expected in row.items():
+        for i, (_, fed) in enumerate(rows):
+            for name, expected in fed.items():
                 found = getattr(batch, name)[i, batch.trained[i]]
                 np.testing.assert_allclose(found, expected, atol=1e-4, err_msg=name)
+    for n, rows in enumerate(asked):
+        loss = oracle.loss(played.moments[n], rows)
+        assert played.metrics[n]["loss"] == pytest.approx(loss.item(), rel=1e-4, abs=1e-5)
+        assert_same_gradient(played.gradients[n], loss, played.moments[n].weights)
+    assert oracle.met >= NEEDED.get(case, set())
     assert_groups_are_counted(oracle, result)
     for name in {"policy/ratio_gap", "policy/largest_sampler_gap"} & {*result.metrics}:  # row 3
         each = [m[name] for m in played.metrics]
@@ -90,6 +103,15 @@ def test_a_step_does_what_its_games_and_rewards_ask_for(case: str) -> None:
         assert not oracle.teaches.all(), "some rollout must teach nothing"
     if case == "dapo by turn, filtered":
         assert result.metrics["groups/resampled"] > 0 < result.metrics["groups/skipped"]
+
+
+def assert_same_gradient(
+    found: list[torch.Tensor], loss: torch.Tensor, weights: list[torch.Tensor]
+) -> None:
+    expected = torch.autograd.grad(loss, weights)
+    size = torch.cat([slope.flatten() for slope in expected]).norm()
+    gaps = torch.cat([(a - b).flatten() for a, b in zip(found, expected, strict=True)])
+    assert size > 1e-3 and gaps.norm() < 1e-4 * size
 
 
 def assert_groups_are_counted(oracle: Oracle, result: StepResult) -> None:

@@ -25,7 +25,8 @@ def explained() -> dict[str, tuple[Path, str]]:
     for path in (*files, *first):
         for key, comment in read_comments(path).items():
             if path in first or key.startswith(f"{path.parent.name}."):
-                found.setdefault(key, (path, comment))
+                if not found.get(key, (path, ""))[1]:  # config.yaml repeats what its parts explain
+                    found[key] = (path, comment)
     return found
 
 

@@ -47,7 +47,7 @@ def begun(source: Path, *given: str) -> tuple[Any, dict[str, Any]]:
     """The config of a run that starts from another, and what its manifest will say of that."""
     overrides = [f"init_from={source}", "words.test=6", "words.val=6", *given]
     config = composed(*overrides)
-    start = begin_from(config, overrides)
+    start = begin_from(config)
     assert start is not None
     return config, start
 
@@ -82,7 +82,7 @@ def test_a_stage_begins_with_the_weights_of_the_one_before(backend, stage, tmp_p
     _, first = run(tmp_path / "runs", *given, "prompt=letters")
     own = ("model", "backend=", "algorithm")  # what the first stage says of itself
     rest = [s for s in given if not s.startswith(own)]
-    second_given = [*rest, "algorithm.beta=0.1", f"init_from={first}", "init_checkpoint=last"]
+    second_given = [*rest, "algorithm=grpo", "algorithm.beta=0.1", f"init_from={first}", "init_checkpoint=last"]
     _, second = run(tmp_path / "runs", *second_given)
     [weights] = (first / "checkpoints" / "step_000002" / "model").glob("*.safetensors")
     name = f"model/{weights.name}"

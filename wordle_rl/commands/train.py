@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 from hydra.core.hydra_config import HydraConfig
@@ -16,7 +17,6 @@ from omegaconf import DictConfig
 
 from wordle_rl.backends import load_backend
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.commands.help import read_defaults
 from wordle_rl.commands.report import write_page
 from wordle_rl.commands.resume import (
     begin_from,
@@ -24,11 +24,12 @@ from wordle_rl.commands.resume import (
     count_steps,
     describe_untaught_prompt,
     keep_computing,
+    list_keys,
 )
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.lineage import prompt_name
 from wordle_rl.policy.settings import LightningSettings
-from wordle_rl.runs.config import keep_config
+from wordle_rl.runs.config import keep_config, read_option
 from wordle_rl.runs.errors import fail, user_errors
 from wordle_rl.runs.files import FolderError, remove_temporary_files
 from wordle_rl.runs.folder import LATEST, UNFINISHED, RunFolder, find_run
@@ -39,6 +40,7 @@ from wordle_rl.runs.processes import Launch, check_first_start, read_launch
 from wordle_rl.training.experiment import Experiment, describe_run_lineage, stages_of_run
 from wordle_rl.training.loop import TrainingFailed, describe_fault
 
+_PLACES = ("init_from", "init_checkpoint", "output_dir", "resume")  # no choices of a run
 _PATIENCE = 60.0  # seconds that a further process gives the first one to save its work
 
 
@@ -73,7 +75,7 @@ def start_run(
 ) -> tuple[Experiment, RunFolder]:
     """Start a new run in a new folder. stack: holds the folder's lock."""
     with user_errors():
-        start = begin_from(cfg, overrides)
+        start = begin_from(cfg)
         check_first_start()
         setup = build_experiment(resolve(cfg))
         _check_launch(setup)
@@ -89,7 +91,10 @@ def start_run(
     print(describe_run_lineage(stages, setup))
     if warning := describe_untaught_prompt(setup.model.location, setup.recipe.style):
         print(warning, file=sys.stderr)
-    chosen = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
+    chosen = dict(HydraConfig.get().runtime.choices) if HydraConfig.initialized() else {}
+    if start is not None:
+        before = RunFolder(Path(start["run"])).manifest().get("choices", {})
+        chosen = before | {k: v for k, v in chosen.items() if v is not None and k != "model"}
     folder.write_manifest(
         seeds={"seed": setup.recipe.seed},
         command=sys.argv,
@@ -97,6 +102,7 @@ def start_run(
         revision=setup.model.revision,
         init_from=start,
         choices={str(group): str(name) for group, name in chosen.items() if name is not None},
+        typed=[o for o in overrides if not o.startswith("model=run_")],
         **{key: value for key, value in stages[-1].items() if key != "run"},
     )
     return setup, folder
@@ -161,8 +167,8 @@ def _run_backend(
     try:
         interrupts.on_second(partial(_note_hard_stop, folder))
         print(f"run folder: {folder.path}", flush=True)
-        if choices := folder.manifest().get("choices"):
-            print(describe_choices(choices), flush=True)
+        if (manifest := folder.manifest()).get("choices"):
+            print(describe_choices(manifest), flush=True)
         print_data(setup)
         with user_errors():
             backend = load_backend(setup.backend)
@@ -181,15 +187,23 @@ def _run_backend(
         raise
 
 
-def describe_choices(choices: Mapping[str, str]) -> str:
-    """The options that differ from those of conf/config.yaml, whoever chose them."""
-    usual = {group: option for group, (option, _) in read_defaults(CONF / "config.yaml").items()}
-    changed = [
-        f"{group}={option}"
-        for group, option in choices.items()
-        if "/" not in group and option != usual.get(group)
-    ]
-    return "choices: " + (" ".join(changed) or "the defaults of conf/config.yaml")
+def describe_choices(manifest: Mapping[str, Any]) -> str:
+    """What the settings of a run come from: the demo or another run, its model, and the user."""
+    typed = [str(override) for override in manifest.get("typed", [])]
+    said = list_keys(typed)
+    where, start = "the demo's settings", manifest.get("init_from")
+    model = manifest["choices"].get("model")
+    if start is not None:
+        where = f"the settings of {start['run']}"
+    elif (file := CONF / "model" / f"{model}.yaml").is_file():
+        for group in ("model", "experiment"):
+            file = CONF / group / f"{manifest['choices'].get(group)}.yaml"
+            options, settings = read_option(file) if file.is_file() else ({}, {})
+            brought = {k: v for k, v in {**options, **settings}.items() if k not in said}
+            told = " ".join(f"{k}={v}" for k, v in brought.items() if not k.startswith("model."))
+            where += f"; {group}={file.stem} brings {told}" * bool(told)
+    own = [o for o in typed if o.partition("=")[0] not in _PLACES]
+    return f"choices: {where}" + f"; you chose {' '.join(own)}" * bool(own)
 
 
 def print_data(setup: Experiment) -> None:

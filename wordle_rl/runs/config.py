@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.errors import describe_hydra_error
-from wordle_rl.runs.files import FolderError, read_text, write_bytes
-from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import CONF
+from wordle_rl.runs.files import FolderError, read_object, read_text, write_bytes
+from wordle_rl.runs.folder import OUTPUTS, RunFolder, find_run
+from wordle_rl.runs.instantiate import ConfigError, check_choice
+from wordle_rl.runs.paths import CONF, ROOT, TRAIN
 
 CONFIG = "config.yaml"  # the resolved config in a run folder
 _DATA = ("data", "data.path", "data.split")
 _NO_DATA = ("", "none", "null")
+# What a run that init_from= names does not hand on as it is.
+_NOT_TAKEN = ("model", "resume", "init_from", "init_checkpoint", "allow_mismatch", "output_dir")
 _PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # names of options, separated by commas in a sweep
 _TEXT = re.compile(r"(?!(?:null|true|false|nan|inf)$)[a-z][\w.-]*", re.IGNORECASE)  # to Hydra, too
 
@@ -37,22 +41,180 @@ def compose_config(name: str, settings: Sequence[str] = (), *, with_hydra: bool 
     conf = {"version_base": "1.3", "config_dir": str(CONF)}
     with nullcontext() if runs else initialize_config_dir(**conf):
         try:
-            given = [quoted(setting) for setting in with_experiment(name, settings)]
+            given = begin_with_run(checked(name, expand(settings)))
             return compose(name, overrides=given, return_hydra_config=with_hydra)
         except (HydraException, OmegaConfBaseException) as error:
             raise ConfigError(" ".join(describe_hydra_error(error).split())) from None
 
 
-def with_experiment(name: str, settings: Sequence[str]) -> list[str]:
-    """Settings of train.py with experiment=none where they choose a model and no experiment.
+# -- what arguments stand for ---------------------------------------------------------------------
 
-    Alone, train.py runs the demo, whose settings suit its own small model and no other.
+
+class Brought(NamedTuple):
+    """What the file of an option sets outside its own group, with the files that it extends."""
+
+    options: dict[str, str]  # of other groups
+    settings: dict[str, str]  # by dotted key
+
+
+def read_option(path: Path) -> Brought:
+    """What the file of an option in conf/ brings."""
+    import yaml
+
+    text = path.read_text(encoding="utf-8")
+    node: dict[str, Any] = yaml.safe_load(text) or {}
+    brought, entries = Brought({}, {}), node.pop("defaults", [])
+    for entry in entries:
+        if isinstance(entry, str) and entry != "_self_":
+            group = CONF / path.relative_to(CONF).parts[0]
+            bases = (place / f"{entry.lstrip('/')}.yaml" for place in (CONF, path.parent, group))
+            more = read_option(next(base for base in bases if base.is_file()))
+            brought = Brought(brought.options | more.options, brought.settings | more.settings)
+    own = [item for entry in entries if isinstance(entry, dict) for item in entry.items()]
+    options = {k.removeprefix("override /"): v for k, v in own if k.startswith("override /")}
+    settings = flatten(node) if text.startswith("# @package _global_") else {}
+    return Brought(brought.options | options, brought.settings | settings)
+
+
+def expand(arguments: Sequence[str]) -> list[str]:
+    """Arguments as Hydra reads them: short forms written out, texts quoted.
+
+    model=<hub name or folder> is model=pretrained model.path=<...>, named by its last part.
     """
-    given = [*settings]
-    chosen = [setting.partition("=")[0] for setting in given]
-    if name == "config" and "model" in chosen and "experiment" not in chosen:
-        given.insert(chosen.index("model"), "experiment=none")
+    given = []
+    for argument in arguments:
+        key, _, value = argument.partition("=")
+        paths = [str(Path(path).expanduser()) for path in value.strip("'\"").split(",")]
+        kind, _, ours = value.partition("/")
+        if key == "model" and kind in ("embedded", "fetched") and _option("model", ours).is_file():
+            given.append(quoted(f"model={ours}"))
+        elif key == "model" and all(_is_place(path) for path in paths):
+            given += ["model=pretrained", "model.path=" + ",".join(map(quote, paths))]
+            if len(paths) == 1 and not any(a.startswith("model.name=") for a in arguments):
+                given.append("model.name=" + quote(Path(paths[0]).resolve().name))
+        else:
+            given.append(quoted(argument))
     return given
+
+
+def _option(group: str, name: str | None) -> Path:
+    return CONF / group / f"{name}.yaml"
+
+
+def _is_place(name: str) -> bool:
+    """Whether a value of model= is a hub name or a folder, and no option."""
+    return not _option("model", name).is_file() and ("/" in name or Path(name).is_dir())
+
+
+def checked(name: str, given: list[str]) -> list[str]:
+    """Arguments, or ConfigError for a pretrained model.path with an embedded model's settings."""
+    said = _by_key(given)
+    path, experiment = said.get("model.path", ""), _option("experiment", said.get("experiment"))
+    brought = read_option(experiment).options if experiment.is_file() else {}
+    option = said.get("model") or brought.get("model") or {"eval": "tiny"}.get(name, "mini")
+    file = _option("model", option)
+    own = re.search(r"^ *path: (\S+)", file.read_text("utf-8") if file.is_file() else "", re.M)
+    if path and "," not in path and own and _is_ours(own[1]) and not _is_ours(path):
+        raise ConfigError(
+            f"model.path={path} is no model of this project, and the settings of model={option} "
+            f"are made for a small one: give model={path}"
+        )
+    return given
+
+
+def _by_key(arguments: Sequence[str]) -> dict[str, str]:
+    """The values of arguments by their keys, without quotes."""
+    split = (argument.partition("=") for argument in arguments)
+    return {key.lstrip("+~"): value.strip("'") for key, _, value in split}
+
+
+def _is_ours(path: str) -> bool:
+    """Whether a model began untrained in this project, by its name or by its record."""
+    record = Path(path) / "wordle_rl.json"
+    if not record.is_file():
+        return path == "untrained" or path.startswith("embedded/")
+    stages = read_object(record).get("stages") or [{}]
+    return stages[0].get("start") == "untrained"
+
+
+def list_groups() -> list[str]:
+    """The groups of conf/config.yaml, in its order."""
+    import yaml
+
+    entries = yaml.safe_load((CONF / "config.yaml").read_text("utf-8"))["defaults"]
+    names = [str(name) for entry in entries if isinstance(entry, dict) for name in entry]
+    return [name for name in names if not name.startswith("override ")]
+
+
+def begin_with_run(given: list[str]) -> list[str]:
+    """Arguments in which init_from=<run> is a model whose file brings all settings of the run.
+
+    So they win over conf/config.yaml, and what is typed wins over them. A group whose option is
+    typed, or chosen by an experiment that is typed, is not the run's any more. Its history goes
+    with its rollout, its data with its algorithm. Raises ConfigError and FolderError.
+    """
+    said = {
+        key.lstrip("+~"): value.strip("'") for key, _, value in (a.partition("=") for a in given)
+    }
+    if said.get("init_from", "null") in ("null", "") or said.get("resume", "null") != "null":
+        return given
+    for key in ("model", "model.path", "model.shape", "model.name"):
+        if key in said:
+            raise ConfigError(f"{key} and init_from exclude each other: a run has its own model")
+    folder, start = find_start(
+        said["init_from"], said.get("init_checkpoint", "best"), said.get("output_dir")
+    )
+    experiment = _option("experiment", said.get("experiment"))
+    brought = read_option(experiment) if experiment.is_file() else Brought({}, {})
+    groups = [name for name in list_groups() if name not in ("model", "experiment", "sweep")]
+    anew = {name for name in groups if name in said or name in brought.options}
+    anew |= {"history"} & set(groups) if "rollout" in anew else set()
+    saved = read_config(folder.path)
+    node = {key: saved[key] for key in saved if key not in {*anew, *_NOT_TAKEN}}
+    if "algorithm" in anew:
+        node.pop("data", None)
+    _relink(node, saved, str(start / "model"))
+    if "trainer.steps" in {**said, **brought.settings}:
+        node["trainer"]["epochs"] = None
+    defaults = [{f"override /{name}": None} for name in groups if name not in anew]
+    text = json.dumps(node := {"defaults": defaults, **node}, sort_keys=True)
+    name = f"run_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+    from hydra.core.config_store import ConfigStore
+
+    ConfigStore.instance().store(group="model", name=name, node=node, package="_global_")
+    return [f"model={name}", *given]
+
+
+def find_start(run: str, checkpoint: str, output_dir: str | None) -> tuple[RunFolder, Path]:
+    """The finished run that init_from= names, and its checkpoint that init_checkpoint= names."""
+    check_choice("init_checkpoint", checkpoint, ("best", "last", "start"))
+    outputs = ROOT / output_dir if output_dir else OUTPUTS
+    folder = find_run(run, "init_from", "finished", outputs=outputs)
+    status = folder.manifest().get("status")
+    if status != "finished":
+        raise ConfigError(
+            f"init_from={run}: the run is {status}, not finished; finish it first with "
+            f"{TRAIN} resume={run}"
+        )
+    store = CheckpointStore(folder.checkpoints, read_only=True)
+    return folder, store.load_named(checkpoint, "init_checkpoint=")
+
+
+def _relink(node: dict[str, Any], saved: dict[str, Any], path: str) -> None:
+    """Start from the weights in path, and let settings follow others where they did in the run."""
+    model = saved["model"]
+    node["model"] = {**model, "path": path, "shape": {}, "revision": "main"}
+    if model["path"] == "untrained":
+        node["model"]["name"] = saved["name"]
+    node["num_generations"] = saved["rollout"]["num_generations"]
+    if "rollout" in node:
+        node["rollout"] = {**node["rollout"], "num_generations": "${num_generations}"}
+    for group, key, source in (
+        ("optim", "lr", "learning_rate"), ("sampling", "max_tokens", "max_tokens")
+    ):  # fmt: skip
+        if group in node and node[group].get(key) == model.get(source):
+            node[group] = {**node[group], key: f"${{model.{source}}}"}
 
 
 def keep_config(folder: RunFolder, config: dict[str, Any]) -> None:

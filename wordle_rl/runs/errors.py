@@ -152,6 +152,7 @@ def describe_hydra_error(error: Exception) -> str:
         group, _, option = error.missing_cfg_file.partition("/")
         options = sorted(error.options)
         near = "".join(f"; did you mean {name}?" for name in _near(option, options, 0.6))
+        near += ", or a hub name such as Qwen/Qwen3-0.6B, or a folder" * (group == "model")
         return f"{group} must be one of {', '.join(options)}, not {option!r}{near}"
     if isinstance(cause, ConfigAttributeError | ConfigKeyError) and cause.full_key:
         return _describe_unknown_key(cause.full_key, cause.parent_node)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.helpers.configs import GROUPS, OPTIONS, composed
 from wordle_rl.commands.build import KEYS, build_experiment, resolve
 from wordle_rl.runs.config import compose_config
@@ -95,10 +96,10 @@ def test_a_hub_name_or_a_folder_is_a_model_in_one_word(place: str, tmp_path: Pat
 @pytest.mark.parametrize("command", ["config", "eval"])
 @pytest.mark.parametrize("option", [[], ["model=micro"]])
 def test_a_foreign_model_never_gets_the_settings_of_an_embedded_one(command, option) -> None:
-    hub = "model.path=Qwen/Qwen2.5-1.5B-Instruct"
-    with pytest.raises(ConfigError, match="give model=Qwen/Qwen2.5-1.5B-Instruct$"):
+    hub = "model.path=Qwen/Qwen3-4B"
+    with pytest.raises(ConfigError, match="give model=Qwen/Qwen3-4B"):
         compose_config(command, [*option, hub])
-    compose_config(command, ["model=qwen0.5b", hub])
+    compose_config(command, ["model=qwen3b", hub])
     compose_config(command, [*option, "model.path=embedded/lexicon"])
 
 

@@ -82,7 +82,13 @@ def test_a_stage_begins_with_the_weights_of_the_one_before(backend, stage, tmp_p
     _, first = run(tmp_path / "runs", *given, "prompt=letters")
     own = ("model", "backend=", "algorithm")  # what the first stage says of itself
     rest = [s for s in given if not s.startswith(own)]
-    second_given = [*rest, "algorithm=grpo", "algorithm.beta=0.1", f"init_from={first}", "init_checkpoint=last"]
+    second_given = [
+        *rest,
+        "algorithm=grpo",
+        "algorithm.beta=0.1",
+        f"init_from={first}",
+        "init_checkpoint=last",
+    ]
     _, second = run(tmp_path / "runs", *second_given)
     [weights] = (first / "checkpoints" / "step_000002" / "model").glob("*.safetensors")
     name = f"model/{weights.name}"

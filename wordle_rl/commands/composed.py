@@ -34,6 +34,10 @@ def run_composed(name: str) -> None:
             from wordle_rl.commands.train import follow
 
             follow(launch)
+        if _STUDY & given and {"-c", "--cfg"} & {o.partition("=")[0] for o in given}:
+            fail(
+                "--cfg shows the settings of one run: leave -m out, and give each setting one value"
+            )
         if _HELP & given:
             from wordle_rl.commands.help import format_help
 

@@ -20,6 +20,21 @@ from wordle_rl.runs.paths import CONF, ROOT, TRAIN
 CONFIG = "config.yaml"  # the resolved config in a run folder
 _DATA = ("data", "data.path", "data.split")
 _NO_DATA = ("", "none", "null")
+# Keys of other programs, or of Hydra, whose work this program does by another one.
+_MEANT = {
+    "learning_rate": "optim.lr",
+    "batch_size": "rollout.groups, which num_generations multiplies",
+    "device": "backend.accelerator",
+    "hydra/launcher": "hydra.sweeper.jobs, as a study has workers of its own",
+    "hydra.launcher": "hydra.sweeper.jobs, as a study has workers of its own",
+    "hydra.run": "output_dir",
+    "hydra.sweep": "hydra.sweeper.folder",
+}
+# Two steps of any run, to see that it works.
+_DEBUG = (
+    *("trainer.steps=2", "trainer.validate_every=2", "trainer.validation_games=2"),
+    *("trainer.watch_every=0", "trainer.epochs=null", "trainer.report=false"),
+)
 # What a run that init_from= names does not hand on as it is.
 _NOT_TAKEN = ("model", "resume", "init_from", "init_checkpoint", "allow_mismatch", "output_dir")
 _PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # names of options, separated by commas in a sweep
@@ -80,9 +95,12 @@ def expand(arguments: Sequence[str]) -> list[str]:
     """Arguments as Hydra reads them: short forms written out, texts quoted.
 
     model=<hub name or folder> is model=pretrained model.path=<...>, named by its last part.
+    debug=true makes a run of two steps without a report.
     """
-    given = []
+    given = [*_DEBUG] if "debug=true" in arguments else []
     for argument in arguments:
+        if argument == "debug=true":
+            continue
         key, _, value = argument.partition("=")
         paths = [str(Path(path).expanduser()) for path in value.strip("'\"").split(",")]
         kind, _, ours = value.partition("/")
@@ -107,8 +125,16 @@ def _is_place(name: str) -> bool:
 
 
 def checked(name: str, given: list[str]) -> list[str]:
-    """Arguments, or ConfigError for a pretrained model.path with an embedded model's settings."""
+    """Arguments, or ConfigError for what would not do what it seems to ask.
+
+    Such as a pretrained model.path with an embedded model's settings.
+    """
     said = _by_key(given)
+    for key in said:
+        if meant := _MEANT.get(key) or _MEANT.get(".".join(key.split(".")[:2])):
+            raise ConfigError(f"{key}: the setting for this is {meant}, see --help")
+    if said.get("logger") == "wandb":
+        raise ConfigError("logger=wandb: the setting for this is logger.wandb=true")
     path, experiment = said.get("model.path", ""), _option("experiment", said.get("experiment"))
     brought = read_option(experiment).options if experiment.is_file() else {}
     option = said.get("model") or brought.get("model") or {"eval": "tiny"}.get(name, "mini")

@@ -167,6 +167,10 @@ def _describe_unknown_key(key: str, node: Any) -> str:
     """node: the group of settings that lacks the key, or None."""
     group, _, name = key.rpartition(".")
     there = [str(k) for k in node or {} if k not in ("hydra", "_target_")]
+    if group == "model.lora":
+        return (
+            f"there is no setting {key} where {group} is null: 'model.lora={{rank: 16, alpha: 32}}'"
+        )
     if not there:
         return f"there is no setting {key}: {group} is a single value"
     every = {"experiment": "experiment", "sweep": "sweep"}  # not kept in the composed config

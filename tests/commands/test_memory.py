@@ -134,7 +134,8 @@ def test_a_run_on_a_pretrained_model_says_what_it_will_take(tmp_path, capsys, mo
     qwen(340).save_pretrained(folder)
     qwen_like_tokenizer().save_pretrained(folder)
     line = f"algorithm=grpo num_generations=2 {SMALL_RUN.partition('generations=1')[2]}"
-    common = f"model=micro model.path={folder} {line} output_dir={tmp_path}"
+    small = "prompt=symbols prompt.think=false model.max_tokens=12 optim=muon"
+    common = f"model={folder} {small} {line} output_dir={tmp_path}"
     training(f"{common}")()
     out = capsys.readouterr().out
     assert out.index("memory plan for") < out.index("parameters") and "in validation" in out

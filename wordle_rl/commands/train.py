@@ -188,22 +188,26 @@ def _run_backend(
 
 
 def describe_choices(manifest: Mapping[str, Any]) -> str:
-    """What the settings of a run come from: the demo or another run, its model, and the user."""
-    typed = [str(override) for override in manifest.get("typed", [])]
-    said = list_keys(typed)
-    where, start = "the demo's settings", manifest.get("init_from")
-    model = manifest["choices"].get("model")
+    """Whose settings a run has: the demo's or another run's, its model's, and the user's."""
+    typed, chosen = [str(override) for override in manifest.get("typed", [])], manifest["choices"]
+    model, experiment = (
+        read_option(file)
+        if (file := CONF / group / f"{chosen.get(group)}.yaml").is_file()
+        else None
+        for group in ("model", "experiment")
+    )
+    line, start = "choices: the demo's settings", manifest.get("init_from")
     if start is not None:
-        where = f"the settings of {start['run']}"
-    elif (file := CONF / "model" / f"{model}.yaml").is_file():
-        for group in ("model", "experiment"):
-            file = CONF / group / f"{manifest['choices'].get(group)}.yaml"
-            options, settings = read_option(file) if file.is_file() else ({}, {})
-            brought = {k: v for k, v in {**options, **settings}.items() if k not in said}
-            told = " ".join(f"{k}={v}" for k, v in brought.items() if not k.startswith("model."))
-            where += f"; {group}={file.stem} brings {told}" * bool(told)
+        line = f"choices: the settings of {start['run']}"
+    elif model is not None:
+        later = list_keys(typed)
+        if experiment is not None:
+            later |= {*experiment.options, *experiment.settings}
+        outside = {k: v for k, v in {**model.options, **model.settings}.items() if k not in later}
+        brought = " ".join(f"{k}={v}" for k, v in outside.items() if not k.startswith("model."))
+        line += f"; model={chosen['model']} brings {brought}" * bool(brought)
     own = [o for o in typed if o.partition("=")[0] not in _PLACES]
-    return f"choices: {where}" + f"; you chose {' '.join(own)}" * bool(own)
+    return line + f"; you chose {' '.join(own)}" * bool(own)
 
 
 def print_data(setup: Experiment) -> None:

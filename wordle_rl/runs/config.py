@@ -135,17 +135,34 @@ def checked(name: str, given: list[str]) -> list[str]:
             raise ConfigError(f"{key}: the setting for this is {meant}, see --help")
     if said.get("logger") == "wandb":
         raise ConfigError("logger=wandb: the setting for this is logger.wandb=true")
-    path, experiment = said.get("model.path", ""), _option("experiment", said.get("experiment"))
-    brought = read_option(experiment).options if experiment.is_file() else {}
-    option = said.get("model") or brought.get("model") or {"eval": "tiny"}.get(name, "mini")
-    file = _option("model", option)
-    own = re.search(r"^ *path: (\S+)", file.read_text("utf-8") if file.is_file() else "", re.M)
-    if path and "," not in path and own and _is_ours(own[1]) and not _is_ours(path):
+    experiment, path = said.get("experiment"), said.get("model.path", "")
+    file = _option("experiment", experiment)
+    meant = read_option(file).options.get("model", "mini") if file.is_file() else "mini"
+    option = said.get("model", "tiny" if name == "eval" else meant)
+    other = [one for one in option.split(",") if _is_small(one) != _is_small(meant)]
+    if file.is_file() and experiment != "none" and other:
+        raise ConfigError(
+            f"experiment={experiment} is made for "
+            + (
+                f"small models such as {meant}: experiment=imitate and experiment=reinforce are for"
+                if _is_small(meant)
+                else "a pretrained model, such as model=smollm2 or a hub name: it is not for"
+            )
+            + f" model={other[0]}"
+        )
+    if path and "," not in path and _is_small(option) and not _is_ours(path):
         raise ConfigError(
             f"model.path={path} is no model of this project, and the settings of model={option} "
             f"are made for a small one: give model={path}"
         )
     return given
+
+
+def _is_small(option: str) -> bool:
+    """Whether an option of model= is a model of this project."""
+    file = _option("model", option)
+    path = re.search(r"^ *path: (\S+)", file.read_text("utf-8") if file.is_file() else "", re.M)
+    return path is not None and _is_ours(path[1])
 
 
 def _by_key(arguments: Sequence[str]) -> dict[str, str]:
@@ -156,9 +173,10 @@ def _by_key(arguments: Sequence[str]) -> dict[str, str]:
 
 def _is_ours(path: str) -> bool:
     """Whether a model began untrained in this project, by its name or by its record."""
-    record = Path(path) / "wordle_rl.json"
+    embedded = path.startswith("embedded/")
+    record = (Path(__file__).parents[1] if embedded else Path()) / path / "wordle_rl.json"
     if not record.is_file():
-        return path == "untrained" or path.startswith("embedded/")
+        return path == "untrained" or embedded
     stages = read_object(record).get("stages") or [{}]
     return stages[0].get("start") == "untrained"
 

@@ -158,6 +158,8 @@ def describe_hydra_error(error: Exception) -> str:
         return _describe_unknown_key(cause.full_key, cause.parent_node)
     if found := re.match("Ambiguous value for argument '(.*)'\n", str(error)):
         return f"{found[1]}: give one value, or compare several in a study: {TRAIN} -m {found[1]}"
+    if found := re.match(r"You must specify '(\w+)'", str(error)):
+        return f"{found[1]} must be given: {found[1]}=<option, hub name or folder>, see --help"
     if found := re.match("Could not override '(.*)'. No match in the defaults list", str(error)):
         return f"there is no choice {found[1]} in this command, see --help"
     return re.sub(r"To append to .*|full_key: \S+|object_type=\S+", "", f"{error} {cause or ''}")

@@ -29,7 +29,7 @@ from wordle_rl.rollouts.forms import build_form, check_room
 from wordle_rl.rollouts.play import Portions, check_grammar
 from wordle_rl.rollouts.settings import Recipe, Step
 from wordle_rl.rollouts.talk import Rollout, games_of
-from wordle_rl.rollouts.teacher import check_thoughts
+from wordle_rl.rollouts.teacher import check_thoughts, describe_cut
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.files import write_json
@@ -135,6 +135,9 @@ class Training:
         check_grammar(self._form, recipe.sampling, recipe.words.allowed_set)
         if recipe.teacher is not None:
             check_thoughts(recipe.teacher, self._form, recipe.sampling)
+            some = recipe.words.answers[::50]  # their letters differ, their lengths hardly
+            if warning := describe_cut(self._form, recipe.sampling, some):
+                print(warning, file=sys.stderr)
         if recipe.dialogues is not None:
             check_lengths(recipe.dialogues, self._form.chat, room)
         self._writes = policy.processes.rank == 0

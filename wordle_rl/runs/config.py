@@ -140,7 +140,9 @@ def checked(name: str, given: list[str]) -> list[str]:
     meant = read_option(file).options.get("model", "mini") if file.is_file() else "mini"
     option = said.get("model", "tiny" if name == "eval" else meant)
     other = [one for one in option.split(",") if _is_small(one) != _is_small(meant)]
-    if file.is_file() and experiment != "none" and other:
+    if experiment == "none":  # for tests, which know what they do
+        return given
+    if file.is_file() and other:
         raise ConfigError(
             f"experiment={experiment} is made for "
             + (

@@ -74,10 +74,10 @@ START = ("init_from", "init_checkpoint", "model.path", "model.name", "model.revi
         ("", ()),
         ("num_generations=8 reward=phase2", ("rollout.num_generations", "reward")),
         ("model.learning_rate=0.5", ("model.learning_rate", "optim.lr")),
-        ("rollout=turn", ("rollout", "history")),
+        ("rollout=turn", ("rollout.kind", "history")),
         ("algorithm=grpo num_generations=2", ("algorithm", "data", "rollout.num_generations")),
         ("trainer.steps=7", ("trainer.steps",)),
-        ("optim=adamw", ("optim",)),
+        ("optim=adamw", ("optim.name",)),
     ],
 )
 def test_what_is_not_typed_stays_as_it_was_in_the_run(typed, anew, small):

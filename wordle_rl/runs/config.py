@@ -35,6 +35,8 @@ _DEBUG = (
     *("trainer.steps=2", "trainer.validate_every=2", "trainer.validation_games=2"),
     *("trainer.watch_every=0", "trainer.epochs=null", "trainer.report=false"),
 )
+# The options of these groups differ in this setting alone. The others stay the run's.
+_NAMED = {"rollout": "kind", "optim": "name"}
 # What a run that init_from= names does not hand on as it is.
 _NOT_TAKEN = ("model", "resume", "init_from", "init_checkpoint", "allow_mismatch", "output_dir")
 _PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # names of options, separated by commas in a sweep
@@ -196,8 +198,9 @@ def begin_with_run(given: list[str]) -> list[str]:
     """Arguments in which init_from=<run> is a model whose file brings all settings of the run.
 
     So they win over conf/config.yaml, and what is typed wins over them. A group whose option is
-    typed, or chosen by an experiment that is typed, is not the run's any more. Its history goes
-    with its rollout, its data with its algorithm. Raises ConfigError and FolderError.
+    typed, or chosen by an experiment that is typed, is not the run's any more. Of a rollout and an
+    optimizer only the kind changes. The history goes with the rollout, the data with the algorithm.
+    Raises ConfigError and FolderError.
     """
     said = {
         key.lstrip("+~"): value.strip("'") for key, _, value in (a.partition("=") for a in given)
@@ -216,7 +219,10 @@ def begin_with_run(given: list[str]) -> list[str]:
     anew = {name for name in groups if name in said or name in brought.options}
     anew |= {"history"} & set(groups) if "rollout" in anew else set()
     saved = read_config(folder.path)
-    node = {key: saved[key] for key in saved if key not in {*anew, *_NOT_TAKEN}}
+    kept = {key for key in saved if key not in anew} | {*_NAMED}
+    node = {key: saved[key] for key in saved if key in kept and key not in _NOT_TAKEN}
+    for group in anew & {*_NAMED}:
+        node[group] = {key: value for key, value in saved[group].items() if key != _NAMED[group]}
     if "algorithm" in anew:
         node.pop("data", None)
     _relink(node, saved, str(start / "model"))

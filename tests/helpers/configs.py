@@ -27,10 +27,10 @@ def composed(*overrides: str, name: str = "config") -> DictConfig:
     Hydra needs 0.15 s to put the files of the chosen options together, and the tests compose 800
     times. So each choice of options is composed once, and Hydra's own function sets the values.
     """
-    given = begin_with_run(expand(overrides)) if name == "config" else expand(overrides)
     chosen = ("experiment=", "init_from=")
-    if name == "config" and not any(override.startswith(chosen) for override in given):
-        given.insert(0, "experiment=none")
+    if name == "config" and not any(override.startswith(chosen) for override in overrides):
+        overrides = ("experiment=none", *overrides)
+    given = begin_with_run(expand(name, overrides))
     choices = [override for override in given if _chooses(override)]
     rest = [override for override in given if not _chooses(override)]
     values = OverridesParser.create().parse_overrides(rest)

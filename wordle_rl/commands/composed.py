@@ -12,7 +12,7 @@ import sys
 import warnings
 from typing import Any
 
-from wordle_rl.runs.config import begin_with_run, checked, compose_config, expand
+from wordle_rl.runs.config import begin_with_run, compose_config, expand
 from wordle_rl.runs.errors import fail, whole_command
 from wordle_rl.runs.paths import CONF
 from wordle_rl.runs.processes import read_launch
@@ -44,7 +44,7 @@ def run_composed(name: str) -> None:
             settings = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
             print(format_help(name, compose_config(name, settings, with_hydra=True)))
         else:
-            typed = sys.argv = [sys.argv[0], *checked(name, expand(sys.argv[1:]))]
+            typed = sys.argv = [sys.argv[0], *expand(name, sys.argv[1:])]
             if name == TRAIN and not _STUDY & given:
                 sys.argv = [sys.argv[0], *begin_with_run(sys.argv[1:])]
             _run_hydra(name, typed)

@@ -35,6 +35,7 @@ _DEBUG = (
     *("trainer.steps=2", "trainer.validate_every=2", "trainer.validation_games=2"),
     *("trainer.watch_every=0", "trainer.epochs=null", "trainer.report=false"),
 )
+_FOR_ANY = ("study",)  # experiments for models of every kind
 # The options of these groups differ in this setting alone. The others stay the run's.
 _NAMED = {"rollout": "kind", "optim": "name"}
 # What a run that init_from= names does not hand on as it is.
@@ -58,7 +59,7 @@ def compose_config(name: str, settings: Sequence[str] = (), *, with_hydra: bool 
     conf = {"version_base": "1.3", "config_dir": str(CONF)}
     with nullcontext() if runs else initialize_config_dir(**conf):
         try:
-            given = begin_with_run(checked(name, expand(settings)))
+            given = begin_with_run(expand(name, settings))
             return compose(name, overrides=given, return_hydra_config=with_hydra)
         except (HydraException, OmegaConfBaseException) as error:
             raise ConfigError(" ".join(describe_hydra_error(error).split())) from None
@@ -93,11 +94,12 @@ def read_option(path: Path) -> Brought:
     return Brought(brought.options | options, brought.settings | settings)
 
 
-def expand(arguments: Sequence[str]) -> list[str]:
-    """Arguments as Hydra reads them: short forms written out, texts quoted.
+def expand(name: str, arguments: Sequence[str]) -> list[str]:
+    """Arguments as Hydra reads them: short forms written out, texts quoted. name: of the config.
 
     model=<hub name or folder> is model=pretrained model.path=<...>, named by its last part.
-    debug=true makes a run of two steps without a report.
+    debug=true makes a run of two steps without a report. Raises ConfigError for what would not do
+    what it seems to ask, such as a pretrained model.path with an embedded model's settings.
     """
     given = [*_DEBUG] if "debug=true" in arguments else []
     for argument in arguments:
@@ -114,6 +116,14 @@ def expand(arguments: Sequence[str]) -> list[str]:
                 given.append("model.name=" + quote(Path(paths[0]).resolve().name))
         else:
             given.append(quoted(argument))
+    said = _by_key(given)
+    for key in said:
+        if meant := _MEANT.get(key) or _MEANT.get(".".join(key.split(".")[:2])):
+            raise ConfigError(f"{key}: the setting for this is {meant}, see --help")
+    if said.get("logger") == "wandb":
+        raise ConfigError("logger=wandb: the setting for this is logger.wandb=true")
+    if said.get("experiment") != "none":  # whose user knows what it lacks
+        _check_model(said, "tiny" if name == "eval" else "mini")
     return given
 
 
@@ -126,40 +136,23 @@ def _is_place(name: str) -> bool:
     return not _option("model", name).is_file() and ("/" in name or Path(name).is_dir())
 
 
-def checked(name: str, given: list[str]) -> list[str]:
-    """Arguments, or ConfigError for what would not do what it seems to ask.
-
-    Such as a pretrained model.path with an embedded model's settings.
-    """
-    said = _by_key(given)
-    for key in said:
-        if meant := _MEANT.get(key) or _MEANT.get(".".join(key.split(".")[:2])):
-            raise ConfigError(f"{key}: the setting for this is {meant}, see --help")
-    if said.get("logger") == "wandb":
-        raise ConfigError("logger=wandb: the setting for this is logger.wandb=true")
+def _check_model(said: Mapping[str, str], usual: str) -> None:
+    """Raise ConfigError for settings that are made for another kind of model."""
     experiment, path = said.get("experiment"), said.get("model.path", "")
     file = _option("experiment", experiment)
-    meant = read_option(file).options.get("model", "mini") if file.is_file() else "mini"
-    option = said.get("model", "tiny" if name == "eval" else meant)
+    meant = read_option(file).options.get("model", usual) if file.is_file() else usual
+    option = said.get("model", meant)
     other = [one for one in option.split(",") if _is_small(one) != _is_small(meant)]
-    if experiment == "none":  # for tests, which know what they do
-        return given
-    if file.is_file() and other:
-        raise ConfigError(
-            f"experiment={experiment} is made for "
-            + (
-                f"small models such as {meant}: experiment=imitate and experiment=reinforce are for"
-                if _is_small(meant)
-                else "a pretrained model, such as model=smollm2 or a hub name: it is not for"
-            )
-            + f" model={other[0]}"
-        )
+    if file.is_file() and other and experiment not in _FOR_ANY:
+        suits = f"small models such as {meant}; imitate and reinforce are for"
+        if not _is_small(meant):
+            suits = "a pretrained model, such as model=smollm2 or a hub name, and not for"
+        raise ConfigError(f"experiment={experiment} is made for {suits} model={other[0]}")
     if path and "," not in path and _is_small(option) and not _is_ours(path):
         raise ConfigError(
             f"model.path={path} is no model of this project, and the settings of model={option} "
             f"are made for a small one: give model={path}"
         )
-    return given
 
 
 def _is_small(option: str) -> bool:
@@ -181,8 +174,10 @@ def _is_ours(path: str) -> bool:
     record = (Path(__file__).parents[1] if embedded else Path()) / path / "wordle_rl.json"
     if not record.is_file():
         return path == "untrained" or embedded
-    stages = read_object(record).get("stages") or [{}]
-    return stages[0].get("start") == "untrained"
+    try:
+        return read_object(record)["stages"][0].get("start") == "untrained"
+    except (ValueError, LookupError, AttributeError, TypeError):
+        return True  # who reads it next says what is wrong
 
 
 def list_groups() -> list[str]:
@@ -202,9 +197,7 @@ def begin_with_run(given: list[str]) -> list[str]:
     optimizer only the kind changes. The history goes with the rollout, the data with the algorithm.
     Raises ConfigError and FolderError.
     """
-    said = {
-        key.lstrip("+~"): value.strip("'") for key, _, value in (a.partition("=") for a in given)
-    }
+    said = _by_key(given)
     if said.get("init_from", "null") in ("null", "") or said.get("resume", "null") != "null":
         return given
     for key in ("model", "model.path", "model.shape", "model.name"):
@@ -219,6 +212,9 @@ def begin_with_run(given: list[str]) -> list[str]:
     anew = {name for name in groups if name in said or name in brought.options}
     anew |= {"history"} & set(groups) if "rollout" in anew else set()
     saved = read_config(folder.path)
+    for part in ("model", "rollout", "optim", "sampling", "trainer"):
+        if not isinstance(saved.get(part), dict):
+            raise ConfigError(f"{folder.path / CONFIG}: {part} must be a group of settings")
     kept = {key for key in saved if key not in anew} | {*_NAMED}
     node = {key: saved[key] for key in saved if key in kept and key not in _NOT_TAKEN}
     for group in anew & {*_NAMED}:
@@ -256,10 +252,9 @@ def find_start(run: str, checkpoint: str, output_dir: str | None) -> tuple[RunFo
 def _relink(node: dict[str, Any], saved: dict[str, Any], path: str) -> None:
     """Start from the weights in path, and let settings follow others where they did in the run."""
     model = saved["model"]
-    node["model"] = {**model, "path": path, "shape": {}, "revision": "main"}
-    if model["path"] == "untrained":
-        node["model"]["name"] = saved["name"]
-    node["num_generations"] = saved["rollout"]["num_generations"]
+    name = saved["name"] if model.get("path") == "untrained" else model.get("name")
+    node["model"] = {**model, "name": name, "path": path, "shape": {}, "revision": "main"}
+    node["num_generations"] = saved["rollout"].get("num_generations")
     if "rollout" in node:
         node["rollout"] = {**node["rollout"], "num_generations": "${num_generations}"}
     for group, key, source in (

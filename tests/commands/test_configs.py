@@ -11,7 +11,10 @@ import pytest
 
 from tests.helpers.configs import GROUPS, OPTIONS, composed
 from wordle_rl.commands.build import KEYS, build_experiment, resolve
-from wordle_rl.runs.config import compose_config
+from wordle_rl.commands.report import default_settings
+from wordle_rl.commands.train import describe_choices
+from wordle_rl.runs.config import compose_config, keep_config
+from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 
@@ -101,6 +104,34 @@ def test_a_foreign_model_never_gets_the_settings_of_an_embedded_one(command, opt
         compose_config(command, [*option, hub])
     compose_config(command, ["model=qwen3b", hub])
     compose_config(command, [*option, "model.path=embedded/lexicon"])
+
+
+def test_the_line_of_choices_names_what_the_model_brought_and_what_the_user_chose() -> None:
+    def line(model: str, *typed: str, **more: object) -> str:
+        chosen = {"model": model, "experiment": "imitate"} if "experiment=imitate" in typed else {}
+        return describe_choices({"choices": {"model": model, **chosen}, "typed": typed, **more})
+
+    typed = ("model=qwen3b", "optim=muon")
+    assert "; model=qwen3b brings prompt=state reward=phase2 prompt." in line("qwen3b", *typed)
+    assert line("qwen3b", *typed).endswith("; you chose model=qwen3b optim=muon")
+    assert "optim=adamw" not in line("qwen3b", *typed)
+    assert "prompt=state" not in line("smollm2", "experiment=imitate")
+    begun = line("mini", "init_from=latest", "reward=phase2", init_from={"run": "outputs/one"})
+    assert begun == "choices: the settings of outputs/one; you chose reward=phase2"
+
+
+def test_a_run_is_compared_with_what_its_kind_has_by_default(tmp_path: Path) -> None:
+    for number, entry in enumerate(
+        ({"choices": {"model": "qwen3b", "reward": "win_only"}}, {"init_from": {"run": "0"}})
+    ):
+        folder = RunFolder.create(tmp_path, str(number))
+        if "init_from" in entry:
+            entry = {"init_from": {"run": str(min(tmp_path.iterdir()))}}
+        keep_config(folder, resolve(composed("model=qwen3b", "reward=win_only", "seed=9")))
+        folder.write_manifest(**entry)
+        usual, seed = default_settings(folder), ("0", "9")[number]
+        assert (usual["model.name"], usual["seed"]) == ("qwen3b", seed)
+        assert ("reward.components.value.weight" in usual) is (number == 0)
 
 
 def test_a_model_may_choose_its_optimizer_and_the_command_line_overrules_it() -> None:

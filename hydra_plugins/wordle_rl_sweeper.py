@@ -13,7 +13,7 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, RunMode, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from wordle_rl.runs.config import quoted
+from wordle_rl.runs.config import begin_with_run, expand
 from wordle_rl.runs.errors import user_errors
 
 
@@ -54,7 +54,7 @@ class StudySweeper(Sweeper):
         if (key := tuple(overrides)) not in self._composed:
             cfg = self.hydra_context.config_loader.load_configuration(
                 config_name=self.config.hydra.job.config_name,
-                overrides=[quoted(override) for override in overrides], run_mode=RunMode.RUN,
+                overrides=begin_with_run(expand("config", overrides)), run_mode=RunMode.RUN,
             )  # fmt: skip
             OmegaConf.set_struct(cfg, False)
             cfg.pop("hydra")

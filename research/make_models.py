@@ -69,14 +69,14 @@ MODELS = {  # name: the settings of train.py for each stage, and what the model 
     # (bf16). With 8 beams the test secrets won rise from 29.8 % to 35.9 %.
     "smollm2_sft": (
         (
-            "experiment=smollm2_sft backend.devices=2",
-            f"experiment=smollm2_sft {FROM_LAST} name=part_a rollout=turn num_generations=12 "
-            "rollout.groups=16 algorithm.slips=0 optim.lr=3e-4 optim.final_lr_ratio=0.15 "
+            "model=smollm2 experiment=imitate backend.devices=2 backend.threads=1",
+            f"experiment=imitate {FROM_LAST} backend.devices=1 name=part_a rollout=turn "
+            "num_generations=12 algorithm.slips=0 optim.lr=3e-4 optim.final_lr_ratio=0.15 "
             "optim.warmup_steps=5 trainer.steps=210",
-            f"experiment=smollm2_sft {FROM_LAST} name=part_b optim.lr=2e-4 "
+            f"experiment=imitate {FROM_LAST} name=part_b optim.lr=2e-4 "
             "optim.final_lr_ratio=0.03 optim.warmup_steps=5 trainer.steps=130",
         ),
-        "It plays a little: the start of `experiment=smollm2_grpo`.",
+        "It plays a little: the start of `experiment=reinforce`.",
     ),
 }
 PRETRAINING = "It was taught by imitation only; no reinforcement learning has touched it."

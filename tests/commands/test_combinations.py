@@ -186,10 +186,13 @@ FEW_STEPS = [
 ]  # fmt: skip
 
 
+RECIPES = {"imitate": ["model=smollm2"], "reinforce": ["model=smollm2_sft"]}
+
+
 def experiments() -> list[Any]:
     """All of them. Those of SmolLM2 need its weights."""
     return [
-        pytest.param(name, marks=needs_real("smollm2") if name.startswith("smollm2") else ())
+        pytest.param(name, marks=needs_real("smollm2") if name in RECIPES else ())
         for name in OPTIONS["experiment"]
     ]
 
@@ -197,8 +200,8 @@ def experiments() -> list[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", experiments())
 def test_every_experiment_trains_what_it_asks_for(name, places, tmp_path) -> None:
-    given = [f"experiment={name}", *FEW_STEPS]
-    asked = composed(f"experiment={name}")
+    given = [f"experiment={name}", *RECIPES.get(name, []), *FEW_STEPS]
+    asked = composed(f"experiment={name}", *RECIPES.get(name, []))
     if "/" in asked.model.path and not asked.model.path.startswith(("embedded/", "fetched/")):
         # Its weights need a network, and 4 bit an extra; tests/backends/torch/test_quantize.py.
         given += [f"model.path={places['model']}", "model.quantize=null"]

@@ -5,13 +5,17 @@ import dataclasses
 import importlib
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 
 from tests.helpers.configs import GROUPS, OPTIONS, composed
 from wordle_rl.commands.build import KEYS, build_experiment, resolve
-from wordle_rl.runs.config import compose_config
+from wordle_rl.commands.report import default_settings
+from wordle_rl.commands.train import describe_choices
+from wordle_rl.runs.config import compose_config, keep_config
+from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 
 
@@ -21,7 +25,7 @@ from wordle_rl.runs.paths import ROOT
 )
 def test_every_option_builds_an_experiment(choice: str) -> None:
     # The weights of SmolLM2 may not be here.
-    extra = ["model.path=embedded/micro"] if "smollm2" in choice else []
+    extra = ["model.path=embedded/micro"] if re.search("smollm2|=pretrained", choice) else []
     setup = build_experiment(resolve(composed(choice, *extra)))
     assert setup.recipe.rollout.groups * setup.recipe.rollout.num_generations > 0
 
@@ -64,17 +68,70 @@ def test_any_number_of_generations_can_be_chosen_by_either_name(key: str, chosen
     assert resolve(composed("model=gemma4b-mlx"))["rollout"]["num_generations"] == 4
 
 
-def test_train_alone_is_the_demo() -> None:
-    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        assert compose("config") == composed("experiment=demo")
+def test_the_model_and_the_options_that_run_anyway_change_nothing_when_they_are_typed() -> None:
+    demo = compose_config("config")
+    usual = {"reward": "information_allowed", "rollout": "game", "optim": "muon", "model": "mini"}
+    assert all(compose_config("config", [f"{k}={v}"]) == demo for k, v in usual.items())
+    assert (demo.trainer.steps, demo.words.allowed_share, demo.rollout.groups) == (40, 0.5, 64)
 
 
-def test_a_model_alone_starts_from_its_own_settings_and_not_the_demos() -> None:
-    assert compose_config("config", ["model=qwen3b", "reward=phase2"]) == composed(
-        "experiment=none", "model=qwen3b", "reward=phase2"
-    )
-    chosen = ["experiment=demo", "model=micro"]
-    assert compose_config("config", chosen) == composed(*chosen)
+def test_a_model_wins_over_the_demo_an_experiment_over_both_and_what_is_typed_over_all() -> None:
+    def rate(*given: str) -> tuple[float, int, str]:
+        found = compose_config("config", given)
+        return found.optim.lr, found.trainer.steps, found.prompt._target_.rpartition(".")[2]
+
+    model, recipe = "model=qwen3b", "experiment=imitate"
+    assert rate() == (1e-3, 40, "Places")
+    assert rate(model, "reward=phase2") == (1e-5, 100, "WholeState")
+    assert rate(recipe, model) == (5e-4, 880, "Spelled")
+    assert rate("optim.lr=0.1", "prompt=letters", recipe, model) == (0.1, 880, "Letters")
+
+
+@pytest.mark.parametrize("place", ["Qwen/Qwen2.5-0.5B-Instruct", "{folder}"])
+def test_a_hub_name_or_a_folder_is_a_model_in_one_word(place: str, tmp_path: Path) -> None:
+    place = place.format(folder=tmp_path)
+    short = compose_config("config", [f"model={place}", "reward=win_only"])
+    whole = ["model=pretrained", f"model.path={place}", f"model.name={place.split('/')[-1]}"]
+    assert short == compose_config("config", ["reward=win_only", *whole])
+    assert short.model.lora.rank == 8 and short.optim.name == "adamw"
+
+
+@pytest.mark.parametrize("command", ["config", "eval"])
+@pytest.mark.parametrize("option", [[], ["model=micro"]])
+def test_a_foreign_model_never_gets_the_settings_of_an_embedded_one(command, option) -> None:
+    hub = "model.path=Qwen/Qwen3-4B"
+    with pytest.raises(ConfigError, match="give model=Qwen/Qwen3-4B"):
+        compose_config(command, [*option, hub])
+    compose_config(command, ["model=qwen3b", hub])
+    compose_config(command, [*option, "model.path=embedded/lexicon"])
+
+
+def test_the_line_of_choices_names_what_the_model_brought_and_what_the_user_chose() -> None:
+    def line(model: str, *typed: str, **more: object) -> str:
+        chosen = {"model": model, "experiment": "imitate"} if "experiment=imitate" in typed else {}
+        return describe_choices({"choices": {"model": model, **chosen}, "typed": typed, **more})
+
+    typed = ("model=qwen3b", "optim=muon")
+    assert "; model=qwen3b brings prompt=state reward=phase2 prompt." in line("qwen3b", *typed)
+    assert line("qwen3b", *typed).endswith("; you chose model=qwen3b optim=muon")
+    assert "optim=adamw" not in line("qwen3b", *typed)
+    assert "prompt=state" not in line("smollm2", "experiment=imitate")
+    begun = line("mini", "init_from=latest", "reward=phase2", init_from={"run": "outputs/one"})
+    assert begun == "choices: the settings of outputs/one; you chose reward=phase2"
+
+
+def test_a_run_is_compared_with_what_its_kind_has_by_default(tmp_path: Path) -> None:
+    for number, entry in enumerate(
+        ({"choices": {"model": "qwen3b", "reward": "win_only"}}, {"init_from": {"run": "0"}})
+    ):
+        folder = RunFolder.create(tmp_path, str(number))
+        if "init_from" in entry:
+            entry = {"init_from": {"run": str(min(tmp_path.iterdir()))}}
+        keep_config(folder, resolve(composed("model=qwen3b", "reward=win_only", "seed=9")))
+        folder.write_manifest(**entry)
+        usual, seed = default_settings(folder), ("0", "9")[number]
+        assert (usual["model.name"], usual["seed"]) == ("qwen3b", seed)
+        assert ("reward.components.value.weight" in usual) is (number == 0)
 
 
 def test_a_model_may_choose_its_optimizer_and_the_command_line_overrules_it() -> None:

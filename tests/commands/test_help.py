@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
+from omegaconf import OmegaConf
+
 from wordle_rl.commands.help import format_help, read_comments
 from wordle_rl.runs.config import compose_config
+from wordle_rl.runs.paths import CONF
 
 
 def page(name: str, *overrides: str) -> str:
@@ -16,7 +20,7 @@ def test_the_page_shows_choices_settings_and_the_comments_of_conf(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert max(map(len, page("config").splitlines())) <= 80
     text = " ".join(page("config", "reward=win_only", "model=qwen1.5b", "optim.lr=0.5").split())
-    assert "reward= phase2, information, information_allowed" in text and "*win_only" in text
+    assert "reward= information_allowed, information, phase1" in text and "*win_only" in text
     assert "What a game earns." in text
     assert "model.path=Qwen/Qwen2.5-1.5B-Instruct" in text
     assert re.search(r"optim\.lr=0\.5 \w+", text)
@@ -25,6 +29,23 @@ def test_the_page_shows_choices_settings_and_the_comments_of_conf(monkeypatch):
     text = " ".join(page("eval").split())
     assert "json=false Whether the last line is the content of summary.json." in text
     assert "trainer.steps" not in text and "hydra.sweeper" not in text
+
+
+@pytest.mark.parametrize("given", [[], ["model=qwen1.5b"], ["experiment=study"]])
+def test_a_setting_of_config_or_game_is_explained_by_no_other_file(given, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    text = " ".join(page("config", *given).split())
+    for name in ("config", "game"):
+        for key, meaning in read_comments(CONF / f"{name}.yaml").items():
+            value = OmegaConf.select(compose_config("config", given), key)
+            if meaning and isinstance(value, int | float | str) and not isinstance(value, bool):
+                assert re.search(rf" {re.escape(key)}=\S* {re.escape(meaning)}", text), key
+
+
+def test_the_page_says_what_the_chosen_model_and_experiment_bring():
+    text = " ".join(page("config", "model=qwen3b", "experiment=reinforce").split())
+    assert re.search(r"\* brings prompt=state reward=phase2 .*trainer.steps=100", text)
+    assert re.search(r"\* brings prompt=spelled .*rollout=best_of .*rollout.groups=24", text)
 
 
 FILE = """\

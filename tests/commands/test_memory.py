@@ -40,8 +40,11 @@ def plan_small_models(monkeypatch):
     monkeypatch.setattr(sizes, "_LARGE", 0)
 
 
+LARGE = ["rollout.groups=64", "trainer.validation_games=null"]  # more than fits at once
+
+
 def setup(*overrides: str) -> Any:
-    return build_experiment(resolve(composed("model=qwen3b", *overrides)))
+    return build_experiment(resolve(composed("model=qwen3b", *LARGE, *overrides)))
 
 
 def settle(*overrides: str, gb: float) -> Any:
@@ -49,7 +52,7 @@ def settle(*overrides: str, gb: float) -> Any:
 
 
 def test_the_command_prints_a_column_for_each_value(capsys):
-    memory(["model=qwen3b", "num_generations=2,8"])
+    memory(["model=qwen3b", "rollout.groups=64", "num_generations=2,8"])
     out = capsys.readouterr().out
     assert re.search(r"59,867,136 trained numbers, on cuda in bf16", out)
     assert re.search(r"num_generations=2 +num_generations=8", out)
@@ -81,7 +84,7 @@ def test_what_changes_no_game_is_chosen_and_said(capsys):
 @pytest.mark.parametrize(
     ("experiment", "place", "gb"),
     [
-        ("experiment=gemma4b_mac", "mlx", 48),
+        ("experiment=gemma4b_mac", "mlx", 48),  # a whole game a step
         ("experiment=qwen1.5b_mac", "mps", 16),
         ("experiment=qwen1.5b_mac backend=mlx", "mlx", 16),
         ("experiment=qwen3b_server", "cuda", 48),
@@ -93,11 +96,12 @@ def test_a_set_up_fits_its_machine_and_spends_most_on_learning(experiment, place
     assert (settled.backend, settled.model) == (chosen.backend, chosen.model)
     assert "chosen" not in capsys.readouterr().out
     trainer, rollout = chosen.trainer, chosen.recipe.rollout
-    learnt = trainer.steps * rollout.groups * rollout.num_generations
+    turns = chosen.recipe.rules.max_turns if rollout.finishes else 1
+    learnt = trainer.steps * rollout.groups * rollout.num_generations * turns
     validations = 1 + -(-trainer.steps // trainer.validate_every)
     games = validations * len(chosen.validation) + 2 * (trainer.report_limit or 64)
     head = (ROOT / f"conf/{experiment.split()[0].replace('=', '/')}.yaml").read_text()
-    told = re.search(r"from ([\d,]+) guesses, and ([\d,]+) games judge it", head)
+    told = re.search(r"from (?:at most )?([\d,]+) guesses, and ([\d,]+) games judge it", head)
     assert told and [int(n.replace(",", "")) for n in told.groups()] == [learnt, games]
     assert learnt > games * 6
 
@@ -130,7 +134,8 @@ def test_a_run_on_a_pretrained_model_says_what_it_will_take(tmp_path, capsys, mo
     qwen(340).save_pretrained(folder)
     qwen_like_tokenizer().save_pretrained(folder)
     line = f"algorithm=grpo num_generations=2 {SMALL_RUN.partition('generations=1')[2]}"
-    common = f"model=micro model.path={folder} {line} output_dir={tmp_path}"
+    small = "prompt=symbols prompt.think=false model.max_tokens=12 optim=muon"
+    common = f"model={folder} {small} {line} output_dir={tmp_path}"
     training(f"{common}")()
     out = capsys.readouterr().out
     assert out.index("memory plan for") < out.index("parameters") and "in validation" in out

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.helpers.configs import composed
 from wordle_rl.commands.eval import evaluate
 from wordle_rl.commands.train import train
-from wordle_rl.runs.config import quoted
+from wordle_rl.runs.config import expand
 from wordle_rl.runs.paths import ROOT
 
 SMALL_RUN = (
@@ -28,7 +28,7 @@ SMALL_RUN = (
 def training(line: str) -> Callable[[], object]:
     """What `python train.py <line>` does."""
     overrides = shlex.split(line)
-    return lambda: train(composed(*overrides), [quoted(o) for o in overrides])
+    return lambda: train(composed(*overrides), expand("config", overrides))
 
 
 def evaluation(line: str) -> Callable[[], object]:

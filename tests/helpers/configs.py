@@ -10,7 +10,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from wordle_rl.runs.config import quoted
+from wordle_rl.runs.config import begin_with_run, expand
 from wordle_rl.runs.paths import ROOT
 
 GROUPS = sorted(path.name for path in (ROOT / "conf").iterdir() if path.is_dir())
@@ -27,9 +27,10 @@ def composed(*overrides: str, name: str = "config") -> DictConfig:
     Hydra needs 0.15 s to put the files of the chosen options together, and the tests compose 800
     times. So each choice of options is composed once, and Hydra's own function sets the values.
     """
-    given = [quoted(override) for override in overrides]
-    if name == "config" and not any(override.startswith("experiment=") for override in given):
-        given.insert(0, "experiment=none")
+    chosen = ("experiment=", "init_from=")
+    if name == "config" and not any(override.startswith(chosen) for override in overrides):
+        overrides = ("experiment=none", *overrides)
+    given = begin_with_run(expand(name, overrides))
     choices = [override for override in given if _chooses(override)]
     rest = [override for override in given if not _chooses(override)]
     values = OverridesParser.create().parse_overrides(rest)

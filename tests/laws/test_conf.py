@@ -24,8 +24,9 @@ def explained() -> dict[str, tuple[Path, str]]:
     found: dict[str, tuple[Path, str]] = {}
     for path in (*files, *first):
         for key, comment in read_comments(path).items():
-            if path in first or key.startswith(f"{path.parent.name}."):
-                found.setdefault(key, (path, comment))
+            silent = not found.get(key, (path, ""))[1]  # config.yaml repeats keys of its parts
+            if silent and (path in first or key.startswith(f"{path.parent.name}.")):
+                found[key] = (path, comment)
     return found
 
 

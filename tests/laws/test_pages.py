@@ -15,7 +15,7 @@ from wordle_rl.runs.paths import CONF, ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _FENCE = re.compile(r"^ *```\w*\n(.*?)^ *```", re.M | re.S)
-_PLACEHOLDER = re.compile(r"<|=$|\.\.\.|\$|\|")  # <run>, key=, ..., a choice of values
+_PLACEHOLDER = re.compile(r"<|=$|=latest$|\.\.\.|\$|\|")  # <run>, key=, latest, ..., a choice
 # Commands of a study are composed with its stages and workers, which tests/sweeps does.
 _STUDY = re.compile(r" -m | hydra\.")
 
@@ -42,8 +42,10 @@ def test_settings_on_the_pages_compose(command):
         assert study is None or (CONF / "sweep" / f"{study[1]}.yaml").is_file()
         return
     name = "eval" if "eval.py" in command else "config"
+    command = command.replace("<hub name or folder>", "some/model")
     settings = shlex.split(command.partition(" --")[0])[2:]
     given = [part for part in settings if not _PLACEHOLDER.search(part)]
+    given += ["model=smollm2"] * ("init_from" in command)  # in place of the run and its model
     # What INSIDE.md adds is built by test_adding.py.
     if "vowel" not in command:
         composed(*given, name=name)

@@ -144,6 +144,7 @@ def test_a_model_that_may_know_held_out_secrets_does_not_start_a_clean_run(
     setup = build_experiment(resolve(composed("words.test=6", "words.val=6")))
     assert is_clean(stage, setup.words, setup.splits) is clean
     start = f"init_from={folder} init_checkpoint=last words.test=6 words.val=6 trainer.steps=1"
+    start += " words.protocol=split"
     begin = training(f"{start} rollout.groups=1 output_dir={root} logger=none trainer.report=false")
     if not clean:
         assert "may have trained on secrets that are now held out" in refused(begin)

@@ -14,10 +14,13 @@ from tests.helpers import runs
 from tests.helpers.commands import trained, training
 from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, run
+from wordle_rl.commands.build import resolve
 from wordle_rl.commands.resume import begin_from
 from wordle_rl.policy.lineage import RECORD, stages_of
+from wordle_rl.runs.config import flatten, read_config, read_option
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.paths import ROOT
 from wordle_rl.training import checkpoint as saving
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -47,7 +50,7 @@ def begun(source: Path, *given: str) -> tuple[Any, dict[str, Any]]:
     """The config of a run that starts from another, and what its manifest will say of that."""
     overrides = [f"init_from={source}", "words.test=6", "words.val=6", *given]
     config = composed(*overrides)
-    start = begin_from(config, overrides)
+    start = begin_from(config)
     assert start is not None
     return config, start
 
@@ -60,6 +63,41 @@ def test_a_stage_takes_model_prompt_and_form_of_the_run_that_it_starts_from(smal
     assert config.model.shape == {} and config.model.max_tokens == 9
     assert config.sampling.max_tokens == 9
     assert config.algorithm == composed("algorithm=dapo").algorithm
+
+
+START = ("init_from", "init_checkpoint", "model.path", "model.name", "model.revision")
+
+
+@pytest.mark.parametrize(
+    ("typed", "anew"),
+    [
+        ("", ()),
+        ("num_generations=8 reward=phase2", ("rollout.num_generations", "reward")),
+        ("model.learning_rate=0.5", ("model.learning_rate", "optim.lr")),
+        ("rollout=turn", ("rollout.kind", "history")),
+        ("algorithm=grpo num_generations=2", ("algorithm", "data", "rollout.num_generations")),
+        ("trainer.steps=7", ("trainer.steps",)),
+        ("optim=adamw", ("optim.name",)),
+    ],
+)
+def test_what_is_not_typed_stays_as_it_was_in_the_run(typed, anew, small):
+    config, _ = begun(small, *typed.split())
+    found, saved = flatten(resolve(config)), flatten(read_config(small))
+    others = {key for key in found.keys() | saved.keys() if found.get(key) != saved.get(key)}
+    parts = (*START, *anew, "output_dir", "model.shape")
+    assert not [key for key in others if not key.startswith(parts)]
+    plain = flatten(resolve(composed(*typed.split(), "experiment=none"))) if typed else {}
+    for key in (key for key in found if key.startswith(anew) and not key.startswith("data")):
+        assert found[key] == plain[key], key
+
+
+def test_a_recipe_that_is_typed_beside_a_run_brings_all_that_it_says(small):
+    config, _ = begun(small, "experiment=reinforce", "rollout.form=conversation")
+    options, values = read_option(ROOT / "conf/experiment/reinforce.yaml")
+    found = flatten(resolve(config))
+    assert found["rollout.kind"] == options["rollout"] and found["rollout.num_generations"] == "12"
+    said = {k: v for k, v in values.items() if k not in ("name", "num_generations")}
+    assert said.items() <= found.items() and found["trainer.show_games"] == "0"
 
 
 @pytest.mark.parametrize(
@@ -82,7 +120,13 @@ def test_a_stage_begins_with_the_weights_of_the_one_before(backend, stage, tmp_p
     _, first = run(tmp_path / "runs", *given, "prompt=letters")
     own = ("model", "backend=", "algorithm")  # what the first stage says of itself
     rest = [s for s in given if not s.startswith(own)]
-    second_given = [*rest, "algorithm.beta=0.1", f"init_from={first}", "init_checkpoint=last"]
+    second_given = [
+        *rest,
+        "algorithm=grpo",
+        "algorithm.beta=0.1",
+        f"init_from={first}",
+        "init_checkpoint=last",
+    ]
     _, second = run(tmp_path / "runs", *second_given)
     [weights] = (first / "checkpoints" / "step_000002" / "model").glob("*.safetensors")
     name = f"model/{weights.name}"

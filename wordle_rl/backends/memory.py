@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -32,6 +32,7 @@ from wordle_rl.rollouts.forms import earlier_turns
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.validation import choose_report_limit
+from wordle_rl.training.work import plan_work
 
 Place = Literal["cpu", "cuda", "mps", "mlx"]
 
@@ -82,6 +83,7 @@ class Plan:
     sequences: int = 1_000_000  # that a step learns from
     micro_batch_tokens: int
     checkpointing: bool = False
+    work: dict[str, str] = field(default_factory=dict)  # what a run plays, for the table
 
     @property
     def size(self) -> int:
@@ -307,6 +309,7 @@ def format_table(names: Sequence[str], plans: Sequence[Plan]) -> str:
             "games at once": f"{plan.games:,}",
             "the same outside training": f"{plan.held_out_games:,}",
             "tokens of a game": f"{plan.game.whole:,}",
+            **plan.work,
             "tokens of a micro-batch": f"{plan.micro_batch_tokens:,}",
             "bytes of a token's keys, values": f"{plan.sizes.keys_values(plan.size):,}",
             **{name: f"{part / GB:.2f}" for name, part in figures.items()},
@@ -380,6 +383,7 @@ def plan_memory(setup: Experiment, place: Place, precision: str) -> Plan:
     rollout = setup.recipe.rollout
     apart = rollout.form == "fresh" or rollout.kind == "best_of"  # each answer is a sequence
     answers = _count_answers(setup) if apart else 1
+    work = plan_work(setup, sizes.parameters)
     return Plan(
         sizes=sizes,
         place=place,
@@ -398,6 +402,11 @@ def plan_memory(setup: Experiment, place: Place, precision: str) -> Plan:
         sequences=rollout.groups // backend.processes * rollout.num_generations * answers,
         micro_batch_tokens=backend.micro_batch_tokens,
         checkpointing=backend.gradient_checkpointing,
+        work={
+            f"most {name} of {what}": f"{count:,}"
+            for what, amount in (("a step", work.step), ("the run", work.run))
+            for name, count in zip(("games", "prompts", "answer tokens"), amount, strict=True)
+        },
     )
 
 

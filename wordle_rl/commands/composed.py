@@ -12,7 +12,7 @@ import sys
 import warnings
 from typing import Any
 
-from wordle_rl.runs.config import compose_config, quoted, with_experiment
+from wordle_rl.runs.config import begin_with_run, compose_config, expand
 from wordle_rl.runs.errors import fail, whole_command
 from wordle_rl.runs.paths import CONF
 from wordle_rl.runs.processes import read_launch
@@ -34,17 +34,23 @@ def run_composed(name: str) -> None:
             from wordle_rl.commands.train import follow
 
             follow(launch)
+        if _STUDY & given and {"-c", "--cfg"} & {o.partition("=")[0] for o in given}:
+            fail(
+                "--cfg shows the settings of one run: leave -m out, and give each setting one value"
+            )
         if _HELP & given:
             from wordle_rl.commands.help import format_help
 
             settings = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
             print(format_help(name, compose_config(name, settings, with_hydra=True)))
         else:
-            sys.argv = [quoted(argument) for argument in with_experiment(name, sys.argv)]
-            _run_hydra(name)
+            typed = sys.argv = [sys.argv[0], *expand(name, sys.argv[1:])]
+            if name == TRAIN and not _STUDY & given:
+                sys.argv = [sys.argv[0], *begin_with_run(sys.argv[1:])]
+            _run_hydra(name, typed)
 
 
-def _run_hydra(name: str) -> None:
+def _run_hydra(name: str, typed: list[str]) -> None:
     import hydra
     from hydra.core.hydra_config import HydraConfig
 
@@ -63,6 +69,7 @@ def _run_hydra(name: str) -> None:
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
 
     def start(cfg: Any) -> None:
+        sys.argv = typed  # what a run records of its command
         with whole_command():  # Hydra adds a line about an error that leaves this function
             if name == TRAIN:
                 from wordle_rl.commands.train import train as run

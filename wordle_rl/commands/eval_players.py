@@ -74,7 +74,8 @@ from wordle_rl.words.splits import Splits, WordSettings
 _GAMES_AT_ONCE = 512
 _RANDOM = "random"  # the player that knows no clues, beside PLAYERS
 _MOST_ALLOWED = 15_000  # up to so many allowed words, entropy over all of them is cheap enough
-_FOR_TRAINING = {"optim", "rollout", "num_generations"}  # a model's file may choose these
+# A model's file may choose these.
+_FOR_TRAINING = {"optim", "rollout", "num_generations", "trainer"}
 _FROM_RUN = ("model", "prompt", "reward", "words", "rules")  # taken from a run unless overridden
 _PARTS = {"model", "backend", "prompt", "reward", "words", "rules", "sampling", "history"}
 

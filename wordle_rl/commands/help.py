@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from wordle_rl.runs.config import flatten
+from wordle_rl.runs.config import flatten, read_option
 from wordle_rl.runs.paths import CONF, EVAL, TRAIN
 
 STUDY = CONF / "hydra" / "sweeper" / "study.yaml"  # the settings of a study
@@ -28,8 +28,9 @@ _HEADS = {
     "config": f"""\
 usage: {TRAIN} [choice=option] [setting=value] ...
        {TRAIN} resume=<run> ...      continues a run
-       {TRAIN} init_from=<run> ...   starts from the model of a run
+       {TRAIN} init_from=<run> ...   starts from a run and its settings
        {TRAIN} -m sweep=<study> ...  runs a study
+       {TRAIN} debug=true ...        two steps of anything, without a report
        {TRAIN} --cfg job ...         prints the composed settings""",
     "eval": f"""\
 usage: {EVAL} run=<run> [setting=value] ...
@@ -50,6 +51,11 @@ def format_help(name: str, cfg: DictConfig) -> str:
         names = [path.stem for path in list_options(group)]
         marked = ", ".join(f"*{name}" if name == chosen.get(group) else name for name in names)
         lines += _row(f"  {group}=", marked, _OPTIONS) + _row("", said, _OPTIONS)
+        option = CONF / group / f"{chosen.get(group)}.yaml"
+        options, settings = read_option(option) if option.is_file() else ({}, {})
+        outside = {k: v for k, v in {**options, **settings}.items() if k.split(".")[0] != group}
+        brought = " ".join(f"{key}={value}" for key, value in outside.items())
+        lines += _row("", f"* brings {brought}", _OPTIONS) if brought else []
     lines += ["", "Settings, with their values here:", ""]
     lines += _format_settings(values, _collect_comments(file, listed, chosen))
     if name == "config":
@@ -108,14 +114,26 @@ def _comments(node: yaml.Node, lines: list[str], prefix: str) -> Iterator[tuple[
 
 
 def _collect_comments(
-    file: Path, groups: Mapping[str, str], chosen: Mapping[str, str | None]
+    file: Path, groups: Iterable[str], chosen: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """What conf/ says about each setting, the chosen options first."""
-    said: dict[str, str] = {}
+    """What conf/ says about each setting.
+
+    A command's own files speak first, then the chosen options. Other options speak of settings of
+    their group alone, those with most comments first.
+    """
+    found = [read_comments(file), read_comments(CONF / "game.yaml")]
+    others = []
     for group in groups:
-        for path in sorted(list_options(group), key=lambda path: path.stem != chosen.get(group)):
-            said = {k: v for k, v in read_comments(path).items() if v} | said
-    return read_comments(CONF / "game.yaml") | read_comments(file) | said
+        for path in list_options(group):
+            comments = read_comments(path)
+            if path.stem == chosen.get(group):
+                found.append(comments)
+            else:
+                others.append({k: v for k, v in comments.items() if k.startswith(f"{group}.")})
+    said: dict[str, str] = {}
+    for comments in (*found, *sorted(others, key=lambda own: -sum(map(bool, own.values())))):
+        said = {key: text for key, text in comments.items() if text} | said
+    return said
 
 
 def _format_settings(values: Mapping[str, Any], comments: Mapping[str, str]) -> Iterator[str]:

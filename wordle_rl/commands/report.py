@@ -27,16 +27,32 @@ def report(
     from wordle_rl.reports.page import write_report
     from wordle_rl.runs.folder import find_run
 
-    folders = [find_run(run, root=Path()).path for run in runs]
-    print(write_report(folders, default_settings(), output))
+    folders = [find_run(run, root=Path()) for run in runs]
+    defaults = default_settings(folders[0])  # which the page of several runs leaves out
+    print(write_report([folder.path for folder in folders], defaults, output))
 
 
-def default_settings() -> dict[str, str]:
-    """The settings of python train.py without any argument."""
+def default_settings(folder: RunFolder) -> dict[str, str]:
+    """What the settings of a run were before its user changed any.
+
+    Those of the run that it started from, or else of its model and its experiment.
+    """
     from wordle_rl.commands.build import resolve
-    from wordle_rl.runs.config import compose_config, flatten
+    from wordle_rl.runs.config import compose_config, flatten, read_config
+    from wordle_rl.runs.paths import CONF
 
-    return flatten(resolve(compose_config("config")))
+    manifest = folder.manifest()
+    if (start := manifest.get("init_from")) and Path(start["run"]).is_dir():
+        return flatten(read_config(Path(start["run"])))
+    chosen = manifest.get("choices", {})
+    options = {
+        group: CONF / group / f"{chosen.get(group)}.yaml" for group in ("model", "experiment")
+    }
+    given = [f"{group}={chosen[group]}" for group, file in options.items() if file.is_file()]
+    cfg = compose_config("config", given)
+    if chosen.get("model") == "pretrained":
+        cfg.model.path = "a hub name or a folder"
+    return flatten(resolve(cfg))
 
 
 def write_page(folder: RunFolder) -> None:
@@ -46,7 +62,7 @@ def write_page(folder: RunFolder) -> None:
     try:
         from wordle_rl.reports.page import write_report
 
-        print(f"report: {write_report([folder.path], default_settings())}", flush=True)
+        print(f"report: {write_report([folder.path], default_settings(folder))}", flush=True)
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         print(f"warning: no report.html ({reason})", file=sys.stderr, flush=True)

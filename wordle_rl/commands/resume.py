@@ -11,14 +11,12 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from wordle_rl.policy.lineage import is_clean, prompt_name, stages_of
-from wordle_rl.policy.settings import MAIN, UNTRAINED
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.runs.checkpoints import MANIFEST, CheckpointStore, step_of
-from wordle_rl.runs.config import CONFIG, read_config
+from wordle_rl.runs.config import CONFIG, find_start, read_config
 from wordle_rl.runs.files import file_digest
-from wordle_rl.runs.folder import LATEST, RunFolder, find_run
+from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError, check_choice
-from wordle_rl.runs.paths import ROOT
 from wordle_rl.words.lists import WordLists
 from wordle_rl.words.splits import Splits
 
@@ -28,7 +26,6 @@ _KEPT = (
     *("init_from", "init_checkpoint"),
 )
 _GROUPS = ("model", "backend", "prompt", "words")  # in every saved config
-_OWN_MODEL = ("model", "model.path", "model.shape", "model.name")  # exclude init_from
 
 
 def read_saved_config(folder: RunFolder) -> DictConfig:
@@ -66,47 +63,21 @@ def list_keys(overrides: Iterable[str]) -> set[str]:
 # -- init_from ------------------------------------------------------------------------------------
 
 
-def begin_from(cfg: DictConfig, overrides: Iterable[str]) -> dict[str, Any] | None:
-    """Take over the model, prompt, form and optimizer of init_from's run, but for overrides.
+def begin_from(cfg: DictConfig) -> dict[str, Any] | None:
+    """What the manifest records about the start from another run, None without init_from.
 
-    Returns what the manifest records about the start, None without init_from. Raises ValueError.
+    Its settings are in the config already. Raises ValueError.
     """
-    check_choice("init_checkpoint", cfg.init_checkpoint, ("best", "last", "start"))
     if cfg.init_from is None:
+        check_choice("init_checkpoint", cfg.init_checkpoint, ("best", "last", "start"))
         if cfg.init_checkpoint != "best":
             raise ConfigError("init_checkpoint needs init_from=<its run>")
         return None
-    given = list_keys(overrides)
-    if other := [key for key in _OWN_MODEL if key in given]:
-        raise ConfigError(f"{other[0]} and init_from exclude each other: a run has its own model")
-    outputs = ROOT / str(cfg.output_dir)
-    folder = find_run(str(cfg.init_from), "init_from", "finished", outputs=outputs)
-    status = folder.manifest().get("status")
-    if status != "finished":
-        raise ConfigError(
-            f"init_from={cfg.init_from}: the run is {status}, not finished; finish it first with "
-            + folder.resume_command
-        )
-    if cfg.init_from == LATEST:
-        cfg.init_from = str(folder.path)
-    saved = read_saved_config(folder)
-    store = CheckpointStore(folder.checkpoints, read_only=True)
-    start = store.load_named(cfg.init_checkpoint, "init_checkpoint=")
-    rate = cfg.model.learning_rate
-    adopt(cfg, saved, "model", given)
+    folder, start = find_start(str(cfg.init_from), cfg.init_checkpoint, str(cfg.output_dir))
+    cfg.init_from = str(folder.path)
+    # An experiment that is chosen for this run may have a model of its own in mind.
     cfg.model.path = str(start / "model")
     OmegaConf.update(cfg, "model.shape", {}, merge=False, force_add=True)
-    OmegaConf.update(cfg, "model.revision", MAIN, force_add=True)  # the path was a hub name
-    if saved.model.path == UNTRAINED:  # its name and learning rate are for learning from scratch
-        cfg.model.name, cfg.model.learning_rate = saved.name, rate
-    adopt(cfg, saved, "prompt", given)
-    if "optim" not in given:  # which optimizer, but none of its settings
-        cfg.optim.name = saved.optim.name
-    if "rollout.form" not in given:
-        cfg.rollout.form = saved.rollout.form
-    # Weights work with either backend, but adapters only with their own.
-    if saved.backend._target_ != cfg.backend._target_:
-        adopt(cfg, saved, "backend", given)
     return {
         "run": str(folder.path),
         "checkpoint": cfg.init_checkpoint,

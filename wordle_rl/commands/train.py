@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 from hydra.core.hydra_config import HydraConfig
@@ -17,7 +18,6 @@ from omegaconf import DictConfig
 
 from wordle_rl.backends import load_backend
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.commands.help import read_defaults
 from wordle_rl.commands.report import write_page
 from wordle_rl.commands.resume import (
     begin_from,
@@ -25,11 +25,12 @@ from wordle_rl.commands.resume import (
     count_steps,
     describe_untaught_prompt,
     keep_computing,
+    list_keys,
 )
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.lineage import prompt_name
 from wordle_rl.policy.settings import LightningSettings
-from wordle_rl.runs.config import keep_config
+from wordle_rl.runs.config import keep_config, read_option
 from wordle_rl.runs.errors import fail, user_errors
 from wordle_rl.runs.files import FolderError, read_object, remove_temporary_files
 from wordle_rl.runs.folder import LATEST, UNFINISHED, RunFolder, find_run
@@ -40,6 +41,7 @@ from wordle_rl.runs.processes import Launch, check_first_start, read_launch
 from wordle_rl.training.experiment import Experiment, describe_run_lineage, stages_of_run
 from wordle_rl.training.loop import TrainingFailed, describe_fault
 
+_PLACES = ("init_from", "init_checkpoint", "output_dir", "resume")  # no choices of a run
 _PATIENCE = 60.0  # seconds that a further process gives the first one to save its work
 
 
@@ -77,7 +79,7 @@ def start_run(
 ) -> tuple[Experiment, RunFolder]:
     """Start a new run in a new folder. stack: holds the folder's lock."""
     with user_errors():
-        start = begin_from(cfg, overrides)
+        start = begin_from(cfg)
         check_first_start()
         setup = build_experiment(resolve(cfg))
         _check_launch(setup)
@@ -93,7 +95,10 @@ def start_run(
     print(describe_run_lineage(stages, setup))
     if warning := describe_untaught_prompt(setup.model.location, setup.recipe.style):
         print(warning, file=sys.stderr)
-    chosen = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
+    chosen = dict(HydraConfig.get().runtime.choices) if HydraConfig.initialized() else {}
+    if start is not None:
+        before = RunFolder(Path(start["run"])).manifest().get("choices", {})
+        chosen = before | {k: v for k, v in chosen.items() if v is not None and k != "model"}
     folder.write_manifest(
         seeds={"seed": setup.recipe.seed},
         command=sys.argv,
@@ -101,6 +106,7 @@ def start_run(
         revision=setup.model.revision,
         init_from=start,
         choices={str(group): str(name) for group, name in chosen.items() if name is not None},
+        typed=[o for o in overrides if not o.startswith("model=run_")],
         **{key: value for key, value in stages[-1].items() if key != "run"},
     )
     return setup, folder
@@ -170,8 +176,8 @@ def _run_backend(
     try:
         interrupts.on_second(partial(_note_hard_stop, folder))
         print(f"run folder: {folder.path}", flush=True)
-        if choices := folder.manifest().get("choices"):
-            print(describe_choices(choices), flush=True)
+        if (manifest := folder.manifest()).get("choices"):
+            print(describe_choices(manifest), flush=True)
         print_data(setup)
         with user_errors():
             backend = load_backend(setup.backend)
@@ -190,15 +196,27 @@ def _run_backend(
         raise
 
 
-def describe_choices(choices: Mapping[str, str]) -> str:
-    """The options that differ from those of conf/config.yaml, whoever chose them."""
-    usual = {group: option for group, (option, _) in read_defaults(CONF / "config.yaml").items()}
-    changed = [
-        f"{group}={option}"
-        for group, option in choices.items()
-        if "/" not in group and option != usual.get(group)
-    ]
-    return "choices: " + (" ".join(changed) or "the defaults of conf/config.yaml")
+def describe_choices(manifest: Mapping[str, Any]) -> str:
+    """Whose settings a run has: the demo's or another run's, its model's, and the user's."""
+    typed, chosen = [str(override) for override in manifest.get("typed", [])], manifest["choices"]
+    model, experiment = (
+        read_option(file)
+        if (file := CONF / group / f"{chosen.get(group)}.yaml").is_file()
+        else None
+        for group in ("model", "experiment")
+    )
+    line, start = "choices: the demo's settings", manifest.get("init_from")
+    if start is not None:
+        line = f"choices: the settings of {start['run']}"
+    elif model is not None:
+        later = list_keys(typed)
+        if experiment is not None:
+            later |= {*experiment.options, *experiment.settings}
+        outside = {k: v for k, v in {**model.options, **model.settings}.items() if k not in later}
+        brought = " ".join(f"{k}={v}" for k, v in outside.items() if not k.startswith("model."))
+        line += f"; model={chosen['model']} brings {brought}" * bool(brought)
+    own = [o for o in typed if o.partition("=")[0] not in _PLACES]
+    return line + f"; you chose {' '.join(own)}" * bool(own)
 
 
 def print_data(setup: Experiment) -> None:

@@ -1,7 +1,7 @@
 """Scripted players in the place of a policy, what they teach, and their games as tokens."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wordle_rl.game.knowledge import Knowledge
@@ -89,6 +89,17 @@ def check_thoughts(lesson: TeacherSettings, form: Form, sampling: Sampling) -> N
             f"sampling.max_tokens must be {thought + guess} or more with algorithm.reasoning=notes,"
             f" not {sampling.max_tokens}: the longest thought has {thought} of this model's tokens"
         )
+
+
+def describe_cut(form: Form, sampling: Sampling, words: Iterable[str]) -> str | None:
+    """A warning where the model cannot say what it is taught; None where all words have room."""
+    longest = max(len(form.chat.answer(form.write(word))) for word in words)
+    if longest <= sampling.max_tokens:
+        return None
+    return (
+        f"warning: an answer has up to {longest} of this model's tokens, and sampling.max_tokens="
+        f"{sampling.max_tokens} cuts it off, so that it cannot win: sampling.max_tokens={longest}"
+    )
 
 
 def draw_shots(

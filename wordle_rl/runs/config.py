@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.errors import describe_hydra_error
-from wordle_rl.runs.files import read_yaml, write_bytes
-from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import CONF, quote
+from wordle_rl.runs.files import read_object, read_yaml, write_bytes
+from wordle_rl.runs.folder import OUTPUTS, RunFolder, find_run
+from wordle_rl.runs.instantiate import ConfigError, check_choice
+from wordle_rl.runs.paths import CONF, ROOT, quote
 
 CONFIG = "config.yaml"  # the resolved config in a run folder
 _DATA = ("data", "data.path", "data.split")
 _NO_DATA = ("", "none", "null")
+# Keys of other programs, or of Hydra, whose work this program does by another one.
+_MEANT = {
+    "learning_rate": "optim.lr",
+    "batch_size": "rollout.groups, which num_generations multiplies",
+    "device": "backend.accelerator",
+    "hydra/launcher": "hydra.sweeper.jobs, as a study has workers of its own",
+    "hydra.launcher": "hydra.sweeper.jobs, as a study has workers of its own",
+    "hydra.run": "output_dir",
+    "hydra.sweep": "hydra.sweeper.folder",
+}
+# Two steps of any run, to see that it works.
+_DEBUG = (
+    *("trainer.steps=2", "trainer.validate_every=2", "trainer.validation_games=2"),
+    *("trainer.watch_every=0", "trainer.epochs=null", "trainer.report=false"),
+)
+_FOR_ANY = ("study",)  # experiments for models of every kind
+# The options of these groups differ in this setting alone. The others stay the run's.
+_NAMED = {"rollout": "kind", "optim": "name"}
+# What a run that init_from= names does not hand on as it is.
+_NOT_TAKEN = ("model", "resume", "init_from", "init_checkpoint", "allow_mismatch", "output_dir")
 _PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # names of options, separated by commas in a sweep
 _TEXT = re.compile(r"(?!(?:null|true|false|nan|inf)$)[a-z][\w.-]*", re.IGNORECASE)  # to Hydra, too
 
@@ -37,22 +59,209 @@ def compose_config(name: str, settings: Sequence[str] = (), *, with_hydra: bool 
     conf = {"version_base": "1.3", "config_dir": str(CONF)}
     with nullcontext() if runs else initialize_config_dir(**conf):
         try:
-            given = [quoted(setting) for setting in with_experiment(name, settings)]
+            given = begin_with_run(expand(name, settings))
             return compose(name, overrides=given, return_hydra_config=with_hydra)
         except (HydraException, OmegaConfBaseException) as error:
             raise ConfigError(" ".join(describe_hydra_error(error).split())) from None
 
 
-def with_experiment(name: str, settings: Sequence[str]) -> list[str]:
-    """Settings of train.py with experiment=none where they choose a model and no experiment.
+# -- what arguments stand for ---------------------------------------------------------------------
 
-    Alone, train.py runs the demo, whose settings suit its own small model and no other.
+
+class Brought(NamedTuple):
+    """What the file of an option sets outside its own group, with the files that it extends."""
+
+    options: dict[str, str]  # of other groups
+    settings: dict[str, str]  # by dotted key
+
+
+def read_option(path: Path) -> Brought:
+    """What the file of an option in conf/ brings."""
+    import yaml
+
+    text = path.read_text(encoding="utf-8")
+    node: dict[str, Any] = yaml.safe_load(text) or {}
+    brought, entries = Brought({}, {}), node.pop("defaults", [])
+    for entry in entries:
+        if isinstance(entry, str) and entry != "_self_":
+            group = CONF / path.relative_to(CONF).parts[0]
+            bases = (place / f"{entry.lstrip('/')}.yaml" for place in (CONF, path.parent, group))
+            more = read_option(next(base for base in bases if base.is_file()))
+            brought = Brought(brought.options | more.options, brought.settings | more.settings)
+    own = [item for entry in entries if isinstance(entry, dict) for item in entry.items()]
+    options = {k.removeprefix("override /"): v for k, v in own if k.startswith("override /")}
+    settings = flatten(node) if text.startswith("# @package _global_") else {}
+    return Brought(brought.options | options, brought.settings | settings)
+
+
+def expand(name: str, arguments: Sequence[str]) -> list[str]:
+    """Arguments as Hydra reads them: short forms written out, texts quoted. name: of the config.
+
+    model=<hub name or folder> is model=pretrained model.path=<...>, named by its last part.
+    debug=true makes a run of two steps without a report. Raises ConfigError for what would not do
+    what it seems to ask, such as a pretrained model.path with an embedded model's settings.
     """
-    given = [*settings]
-    chosen = [setting.partition("=")[0] for setting in given]
-    if name == "config" and "model" in chosen and "experiment" not in chosen:
-        given.insert(chosen.index("model"), "experiment=none")
+    given = [*_DEBUG] if "debug=true" in arguments else []
+    for argument in arguments:
+        if argument == "debug=true":
+            continue
+        key, _, value = argument.partition("=")
+        paths = [str(Path(path).expanduser()) for path in value.strip("'\"").split(",")]
+        kind, _, ours = value.partition("/")
+        if key == "model" and kind in ("embedded", "fetched") and _option("model", ours).is_file():
+            given.append(quoted(f"model={ours}"))
+        elif key == "model" and all(_is_place(path) for path in paths):
+            given += ["model=pretrained", "model.path=" + ",".join(map(quote, paths))]
+            if len(paths) == 1 and not any(a.startswith("model.name=") for a in arguments):
+                given.append("model.name=" + quote(Path(paths[0]).resolve().name))
+        else:
+            given.append(quoted(argument))
+    said = _by_key(given)
+    for key in said:
+        if meant := _MEANT.get(key) or _MEANT.get(".".join(key.split(".")[:2])):
+            raise ConfigError(f"{key}: the setting for this is {meant}, see --help")
+    if said.get("logger") == "wandb":
+        raise ConfigError("logger=wandb: the setting for this is logger.wandb=true")
+    if said.get("experiment") != "none":  # whose user knows what it lacks
+        _check_model(said, "tiny" if name == "eval" else "mini")
     return given
+
+
+def _option(group: str, name: str | None) -> Path:
+    return CONF / group / f"{name}.yaml"
+
+
+def _is_place(name: str) -> bool:
+    """Whether a value of model= is a hub name or a folder, and no option."""
+    return not _option("model", name).is_file() and ("/" in name or Path(name).is_dir())
+
+
+def _check_model(said: Mapping[str, str], usual: str) -> None:
+    """Raise ConfigError for settings that are made for another kind of model."""
+    experiment, path = said.get("experiment"), said.get("model.path", "")
+    file = _option("experiment", experiment)
+    meant = read_option(file).options.get("model", usual) if file.is_file() else usual
+    option = said.get("model", meant)
+    other = [one for one in option.split(",") if _is_small(one) != _is_small(meant)]
+    if file.is_file() and other and experiment not in _FOR_ANY:
+        suits = f"small models such as {meant}; imitate and reinforce are for"
+        if not _is_small(meant):
+            suits = "a pretrained model, such as model=smollm2 or a hub name, and not for"
+        raise ConfigError(f"experiment={experiment} is made for {suits} model={other[0]}")
+    if path and "," not in path and _is_small(option) and not _is_ours(path):
+        raise ConfigError(
+            f"model.path={path} is no model of this project, and the settings of model={option} "
+            f"are made for a small one: give model={path}"
+        )
+
+
+def _is_small(option: str) -> bool:
+    """Whether an option of model= is a model of this project."""
+    file = _option("model", option)
+    path = re.search(r"^ *path: (\S+)", file.read_text("utf-8") if file.is_file() else "", re.M)
+    return path is not None and _is_ours(path[1])
+
+
+def _by_key(arguments: Sequence[str]) -> dict[str, str]:
+    """The values of arguments by their keys, without quotes."""
+    split = (argument.partition("=") for argument in arguments)
+    return {key.lstrip("+~"): value.strip("'") for key, _, value in split}
+
+
+def _is_ours(path: str) -> bool:
+    """Whether a model began untrained in this project, by its name or by its record."""
+    embedded = path.startswith("embedded/")
+    record = (Path(__file__).parents[1] if embedded else Path()) / path / "wordle_rl.json"
+    if not record.is_file():
+        return path == "untrained" or embedded
+    try:
+        return read_object(record)["stages"][0].get("start") == "untrained"
+    except (ValueError, LookupError, AttributeError, TypeError):
+        return True  # who reads it next says what is wrong
+
+
+def list_groups() -> list[str]:
+    """The groups of conf/config.yaml, in its order."""
+    import yaml
+
+    entries = yaml.safe_load((CONF / "config.yaml").read_text("utf-8"))["defaults"]
+    names = [str(name) for entry in entries if isinstance(entry, dict) for name in entry]
+    return [name for name in names if not name.startswith("override ")]
+
+
+def begin_with_run(given: list[str]) -> list[str]:
+    """Arguments in which init_from=<run> is a model whose file brings all settings of the run.
+
+    So they win over conf/config.yaml, and what is typed wins over them. A group whose option is
+    typed, or chosen by an experiment that is typed, is not the run's any more. Of a rollout and an
+    optimizer only the kind changes. The history goes with the rollout, the data with the algorithm.
+    Raises ConfigError and FolderError.
+    """
+    said = _by_key(given)
+    if said.get("init_from", "null") in ("null", "") or said.get("resume", "null") != "null":
+        return given
+    for key in ("model", "model.path", "model.shape", "model.name"):
+        if key in said:
+            raise ConfigError(f"{key} and init_from exclude each other: a run has its own model")
+    folder, start = find_start(
+        said["init_from"], said.get("init_checkpoint", "best"), said.get("output_dir")
+    )
+    experiment = _option("experiment", said.get("experiment"))
+    brought = read_option(experiment) if experiment.is_file() else Brought({}, {})
+    groups = [name for name in list_groups() if name not in ("model", "experiment", "sweep")]
+    anew = {name for name in groups if name in said or name in brought.options}
+    anew |= {"history"} & set(groups) if "rollout" in anew else set()
+    saved = read_config(folder.path)
+    for part in ("model", "rollout", "optim", "sampling", "trainer"):
+        if not isinstance(saved.get(part), dict):
+            raise ConfigError(f"{folder.path / CONFIG}: {part} must be a group of settings")
+    kept = {key for key in saved if key not in anew} | {*_NAMED}
+    node = {key: saved[key] for key in saved if key in kept and key not in _NOT_TAKEN}
+    for group in anew & {*_NAMED}:
+        node[group] = {key: value for key, value in saved[group].items() if key != _NAMED[group]}
+    if "algorithm" in anew:
+        node.pop("data", None)
+    _relink(node, saved, str(start / "model"))
+    if "trainer.steps" in {**said, **brought.settings}:
+        node["trainer"]["epochs"] = None
+    defaults = [{f"override /{name}": None} for name in groups if name not in anew]
+    text = json.dumps(node := {"defaults": defaults, **node}, sort_keys=True)
+    name = f"run_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+    from hydra.core.config_store import ConfigStore
+
+    ConfigStore.instance().store(group="model", name=name, node=node, package="_global_")
+    return [f"model={name}", *given]
+
+
+def find_start(run: str, checkpoint: str, output_dir: str | None) -> tuple[RunFolder, Path]:
+    """The finished run that init_from= names, and its checkpoint that init_checkpoint= names."""
+    check_choice("init_checkpoint", checkpoint, ("best", "last", "start"))
+    outputs = ROOT / output_dir if output_dir else OUTPUTS
+    folder = find_run(run, "init_from", "finished", outputs=outputs)
+    status = folder.manifest().get("status")
+    if status != "finished":
+        raise ConfigError(
+            f"init_from={run}: the run is {status}, not finished; finish it first with "
+            + folder.resume_command
+        )
+    store = CheckpointStore(folder.checkpoints, read_only=True)
+    return folder, store.load_named(checkpoint, "init_checkpoint=")
+
+
+def _relink(node: dict[str, Any], saved: dict[str, Any], path: str) -> None:
+    """Start from the weights in path, and let settings follow others where they did in the run."""
+    model = saved["model"]
+    name = saved["name"] if model.get("path") == "untrained" else model.get("name")
+    node["model"] = {**model, "name": name, "path": path, "shape": {}, "revision": "main"}
+    node["num_generations"] = saved["rollout"].get("num_generations")
+    if "rollout" in node:
+        node["rollout"] = {**node["rollout"], "num_generations": "${num_generations}"}
+    for group, key, source in (
+        ("optim", "lr", "learning_rate"), ("sampling", "max_tokens", "max_tokens")
+    ):  # fmt: skip
+        if group in node and node[group].get(key) == model.get(source):
+            node[group] = {**node[group], key: f"${{model.{source}}}"}
 
 
 def keep_config(folder: RunFolder, config: dict[str, Any]) -> None:

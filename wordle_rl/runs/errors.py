@@ -153,11 +153,14 @@ def describe_hydra_error(error: Exception) -> str:
         group, _, option = error.missing_cfg_file.rpartition("/")
         options = sorted(error.options)
         near = "".join(f"; did you mean {name}?" for name in _near(option, options, 0.6))
+        near += ", or a hub name such as Qwen/Qwen3-0.6B, or a folder" * (group == "model")
         return f"{group} must be one of {', '.join(options)}, not {option!r}{near}"
     if isinstance(cause, ConfigAttributeError | ConfigKeyError) and cause.full_key:
         return _describe_unknown_key(cause.full_key, cause.parent_node)
     if found := re.match("Ambiguous value for argument '(.*)'\n", str(error)):
         return f"{found[1]}: give one value, or compare several in a study: {TRAIN} -m {found[1]}"
+    if found := re.match(r"You must specify '(\w+)'", str(error)):
+        return f"{found[1]} must be given: {found[1]}=<option, hub name or folder>, see --help"
     if found := re.match("Could not override '(.*)'. No match in the defaults list", str(error)):
         return f"there is no choice {found[1]} in this command, see --help"
     return re.sub(r"To append to .*|full_key: \S+|object_type=\S+", "", f"{error} {cause or ''}")
@@ -167,6 +170,10 @@ def _describe_unknown_key(key: str, node: Any) -> str:
     """node: the group of settings that lacks the key, or None."""
     group, _, name = key.rpartition(".")
     there = [str(k) for k in node or {} if k not in ("hydra", "_target_")]
+    if group == "model.lora":
+        return (
+            f"there is no setting {key} where {group} is null: 'model.lora={{rank: 16, alpha: 32}}'"
+        )
     if not there:
         return f"there is no setting {key}: {group} is a single value"
     every = {"experiment": "experiment", "sweep": "sweep"}  # not kept in the composed config

@@ -29,7 +29,7 @@ from wordle_rl.rollouts.forms import build_form, check_room
 from wordle_rl.rollouts.play import Portions, check_grammar
 from wordle_rl.rollouts.settings import Recipe, Step
 from wordle_rl.rollouts.talk import Rollout, games_of
-from wordle_rl.rollouts.teacher import check_thoughts
+from wordle_rl.rollouts.teacher import check_thoughts, describe_cut
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.files import write_json
@@ -48,6 +48,7 @@ from wordle_rl.training.progress import (
 )
 from wordle_rl.training.step import StepResult, check_lengths, learn_step, sample_step
 from wordle_rl.training.validation import SMALL, HeldOutPlay, RunReports
+from wordle_rl.training.work import plan_work
 
 RESIDENT, DEVICE = "memory/resident_gb", "memory/device_gb"
 _PATIENCE = 5  # updates in a row that may fail before the run stops
@@ -75,7 +76,7 @@ def run_training(
     trained, everything = training.policy.num_parameters
     named = f"{training.setup.model.name}: {everything:,} parameters, {trained:,} of them trained"
     computing = training.policy.computing
-    print(named, *computing.reasons, sep="\n", flush=True)
+    print(named, *computing.reasons, training.work, sep="\n", flush=True)
     training.folder.note_computing(computing.record())
     if resume:  # changed settings also apply to every later resume
         keep_config(training.folder, training.setup.config)
@@ -134,6 +135,9 @@ class Training:
         check_grammar(self._form, recipe.sampling, recipe.words.allowed_set)
         if recipe.teacher is not None:
             check_thoughts(recipe.teacher, self._form, recipe.sampling)
+            some = recipe.words.answers[::50]  # their letters differ, their lengths hardly
+            if warning := describe_cut(self._form, recipe.sampling, some):
+                print(warning, file=sys.stderr)
         if recipe.dialogues is not None:
             check_lengths(recipe.dialogues, self._form.chat, room)
         self._writes = policy.processes.rank == 0
@@ -151,6 +155,8 @@ class Training:
         self._memory: dict[str, float] = {}  # seen after the last step
         self._state = RunState()
         self._begin = 0.0  # when the first step of this process began
+        self.work = plan_work(setup, policy.num_parameters[1])
+        self._held_out_seconds = 0.0  # of the games that begin() plays
         self._checkpoints = Checkpointing(policy, setup.curriculum, folder, stages)
         if recipe.algorithm.needs_reference:
             policy.keep_reference()
@@ -161,11 +167,13 @@ class Training:
 
     def begin(self) -> None:
         """Report on and validate the start policy, and save it as the first checkpoint."""
+        begin = time.monotonic()
         if self.setup.trainer.report:
             with self.clock("reports"):
                 self._reports.begin()
         metrics, _ = self._validate(0, self._check)
         self._log.metrics(0, metrics | self._watch(0, self._check))
+        self._held_out_seconds = time.monotonic() - begin
         self.save(best=True)
 
     def restore(self) -> bool:
@@ -254,9 +262,13 @@ class Training:
             left = describe_time((trainer.steps - done) * each).replace(" ", "")
             print(f"{describe_step(done, metrics)} left={left}", flush=True)
             recipe, pretrained = self.setup.recipe, self.policy.num_parameters[1] >= SMALL
-            if done == 2 and pretrained and recipe.teacher is None:  # the first step warms up
+            if done == 2 and pretrained:  # the first step warms up
                 size = recipe.rollout.num_generations
-                print(describe_generations(metrics, size, trainer.steps), flush=True)
+                sizes = (2, 4, 8, 16) if recipe.teacher is None else (size,)
+                seconds = self._held_out_seconds * self.work.held_out_share
+                print(
+                    describe_generations(metrics, size, trainer.steps, seconds, sizes), flush=True
+                )
         return metrics
 
     def _learn(self, number: int) -> StepResult:

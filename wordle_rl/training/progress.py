@@ -41,15 +41,23 @@ def describe_time(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def describe_generations(metrics: Mapping[str, float], now: int, steps: int) -> str:
-    """What other sizes of a group would take. metrics: of a step with groups of size `now`.
+def describe_generations(
+    metrics: Mapping[str, float], now: int, steps: int, held_out: float, sizes: Sequence[int]
+) -> str:
+    """What sizes of a group take. metrics: of a step with groups of size `now`.
 
-    The optimizer's time stays the same. All other times grow with the number of rollouts.
+    The optimizer's time stays the same, and so do the seconds `held_out` of the run's validations
+    and reports. All other times grow with the number of rollouts.
     """
     fixed = metrics.get("time/optimizer", 0.0)
-    times = {n: fixed + (metrics["time/step"] - fixed) * n / now for n in (2, 4, 8, 16)}
-    each = (f"{n}: {describe_time(t)}, {describe_time(t * steps)}" for n, t in times.items())
-    return f"num_generations, with the time of a step and of {steps:,}: {'; '.join(each)}"
+    times = {n: fixed + (metrics["time/step"] - fixed) * n / now for n in sizes}
+    each = (
+        f"{n}: {describe_time(t)}, {describe_time(t * steps + held_out)}" for n, t in times.items()
+    )
+    return (
+        f"num_generations, with the time of a step and of the run, {steps:,} steps and "
+        f"{describe_time(held_out)} of validations and reports: {'; '.join(each)}"
+    )
 
 
 @contextmanager

@@ -1,0 +1,99 @@
+"""Experiments, models and backends: a pair composes to something sensible, or is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+import pytest
+
+from tests.helpers.configs import OPTIONS
+from wordle_rl.commands.build import build_experiment, resolve
+from wordle_rl.runs.config import compose_config
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.paths import CONF
+from wordle_rl.training.experiment import Experiment
+
+SMALL = {"lexicon", "micro", "mini", "tiny", "untrained"}
+FOR_SMALL = {"all", "clean", "none", "quick", "study", "embedded/tiny", "embedded/lexicon"}
+FOR_PRETRAINED = {"imitate", "reinforce", "gemma4b_mac", "qwen1.5b_mac", "qwen3b_server"}
+
+
+def built(*given: str) -> Experiment:
+    """The experiment of a command. The weights of pretrained models are not here."""
+    cfg = compose_config("config", given)
+    if not str(cfg.model.path).startswith("embedded/") and cfg.model.path != "untrained":
+        cfg.model.path = "Qwen/Qwen2.5-0.5B-Instruct"
+    if cfg.model.path == "embedded/smollm2_sft":  # an adapter for a model that is fetched
+        cfg.model.path, cfg.model.lora = "Qwen/Qwen2.5-0.5B-Instruct", {"rank": 16, "alpha": 32}
+    return build_experiment(resolve(cfg))
+
+
+def broken_laws(setup: Experiment, small: bool) -> Iterator[str]:
+    recipe, trainer, tokens = setup.recipe, setup.trainer, setup.recipe.sampling.max_tokens
+    if recipe.style.think and tokens < 64:
+        yield f"thoughts in {tokens} tokens"
+    if type(recipe.style).__name__ == "Spelled" and tokens < 12:
+        yield f"letters apart in {tokens} tokens"
+    if not small and setup.model.lora is None:
+        yield "every weight of a pretrained model"
+    if not small and (setup.optim.name != "adamw" or setup.optim.lr > 1e-3):
+        yield f"{setup.optim.name} at {setup.optim.lr}"
+    if not small and recipe.allowed_share:
+        yield "rare words as secrets"
+    validations = 1 + -(-trainer.steps // trainer.validate_every)
+    validated = validations * len(setup.validation) * trainer.validation_samples
+    played = trainer.steps * recipe.rollout.groups * recipe.rollout.num_generations
+    if validated > played:
+        yield f"{validated} games of validation for {played} of training"
+
+
+def test_every_experiment_and_every_model_is_of_a_kind():
+    found = {path.relative_to(CONF / "experiment").with_suffix("").as_posix()
+             for path in (CONF / "experiment").rglob("*.yaml")}  # fmt: skip
+    assert found == FOR_SMALL | FOR_PRETRAINED and {*OPTIONS["model"]} > SMALL
+
+
+@pytest.mark.parametrize("backend", ["lightning", pytest.param("mlx", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("experiment", [None, *sorted(FOR_SMALL | FOR_PRETRAINED)])
+def test_a_pair_is_sensible_or_refused(experiment: str | None, backend: str) -> None:
+    for model in sorted(OPTIONS["model"]):
+        given = [f"model={model}", f"backend={backend}"]
+        if experiment is not None:
+            given.append(f"experiment={experiment}")
+        if model == "pretrained":
+            given.append("model.path=some/model")
+        small = model in SMALL
+        other = experiment in (FOR_PRETRAINED if small else FOR_SMALL - {"none", "study"})
+        own_backend = {"gemma4b": "lightning", "gemma4b-mlx": "mlx", "smollm2_sft": "lightning"}
+        if other or own_backend.get(model, backend) != backend:
+            with pytest.raises(ConfigError, match=r"made for|needs backend="):
+                built(*given)
+            continue
+        try:
+            setup = built(*given)
+        except (ConfigError, ValueError) as error:
+            assert _is_about(str(error), given), (given, error)
+            continue
+        assert not [*broken_laws(setup, small)] or experiment == "none", given
+
+
+def _is_about(line: str, given: Sequence[str]) -> bool:
+    """Whether the one line of a refusal names what cannot go together."""
+    return "\n" not in line and any(
+        word in line for word in ("model.shape", "model.quantize", "backend has no setting")
+    )
+
+
+@pytest.mark.parametrize(
+    ("recipe", "model"),
+    [*product(("imitate", "reinforce"), ("qwen3b", "smollm2", "some/model"))],
+)
+def test_a_recipe_is_the_same_with_every_pretrained_model(recipe: str, model: str) -> None:
+    setup = built(f"experiment={recipe}", f"model={model}")
+    style, sampling = setup.recipe.style, setup.recipe.sampling
+    assert (type(style).__name__, style.think, sampling.max_tokens) == ("Spelled", False, 16)
+    assert setup.recipe.rollout.kind == {"imitate": "game", "reinforce": "best_of"}[recipe]
+    assert (sampling.grammar, sampling.repeats) == (
+        (None, True) if recipe == "imitate" else ("words", False)
+    )

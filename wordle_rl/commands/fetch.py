@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -175,7 +175,7 @@ def _check_room(source: Source, place: Path, kept: Path) -> None:
             )
 
 
-def _told(packages: Sequence[str]) -> Sequence[str]:
+def _told(packages: Sequence[str]) -> Iterable[str]:
     """The packages, one after another, with a line for each on the terminal."""
     from rich.progress import track
 

@@ -94,7 +94,7 @@ def _write_weights(file: Path, model: Any, target: Path) -> None:
             list(pool.map(write, filter(tensors.get, header)))
 
 
-def _read_rows(tensor: Any, shape: list[int], processor: Any) -> Iterator[memoryview]:
+def _read_rows(tensor: Any, shape: list[int], processor: Any) -> Iterator[bytes]:
     """The numbers of a tensor in bfloat16, some rows at a time. Raises ValueError."""
     from gguf import dequantize
 
@@ -106,4 +106,4 @@ def _read_rows(tensor: Any, shape: list[int], processor: Any) -> Iterator[memory
         if list(weights.shape) != [min(step, shape[0] - row), *shape[1:]]:
             raise ValueError(f"{tensor.name} must have the shape {shape}")
         rounded = torch.from_numpy(np.array(weights)).to(torch.bfloat16)
-        yield memoryview(rounded.view(torch.int16).numpy()).cast("B")
+        yield rounded.view(torch.int16).numpy().tobytes()

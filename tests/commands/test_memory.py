@@ -40,7 +40,7 @@ def plan_small_models(monkeypatch):
     monkeypatch.setattr(sizes, "_LARGE", 0)
 
 
-LARGE = ["rollout.groups=64", "trainer.validation_games=null"]  # more than fits at once
+LARGE = ["rollout.groups=64"]  # more than fits at once
 
 
 def setup(*overrides: str) -> Any:

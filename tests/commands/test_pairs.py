@@ -65,7 +65,7 @@ def test_a_pair_is_sensible_or_refused(experiment: str | None, backend: str) -> 
             given.append("model.path=some/model")
         small = model in SMALL
         other = experiment in (FOR_PRETRAINED if small else FOR_SMALL - {"none", "study"})
-        own_backend = {"gemma4b": "lightning", "gemma4b-mlx": "mlx", "smollm2_sft": "lightning"}
+        own_backend = {"gemma4b-mlx": "mlx", "smollm2_sft": "lightning"}
         if other or own_backend.get(model, backend) != backend:
             with pytest.raises(ConfigError, match=r"made for|needs backend="):
                 built(*given)

@@ -154,9 +154,6 @@ def test_a_target_that_is_no_component_of_the_right_kind_is_never_called(
         ("train.py --lr=5", "unrecognized arguments: --lr=5; settings are given as key=value"),
         ("train.py num_generations=1", "rollout.num_generations"),
         ("train.py --experiment quick", "unrecognized arguments: --experiment; settings"),
-        ("train.py -m seed=0,1 --cfg job", "-m and --cfg exclude each other"),
-        ("train.py hydra.run.dir=here", "hydra.run.dir has no effect here: output_dir=<folder>"),
-        ("train.py hydra/launcher=joblib", "hydra/launcher must be one of basic, not 'joblib'"),
     ],
 )
 def test_a_command_with_wrong_input_prints_one_line_and_exits_with_2(line: str, told: str) -> None:

@@ -83,7 +83,4 @@ def _run_hydra(name: str, typed: list[str]) -> None:
 def _parse_in_any_order(parser: argparse.ArgumentParser, args: Any = None) -> argparse.Namespace:
     """In place of parse_args: flags may stand between settings, and are written in full."""
     parser.allow_abbrev = False
-    found = parser.parse_intermixed_args(args)
-    if getattr(found, "multirun", None) and getattr(found, "cfg", None):
-        parser.error("-m and --cfg exclude each other")
-    return found
+    return parser.parse_intermixed_args(args)

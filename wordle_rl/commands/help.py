@@ -30,7 +30,7 @@ usage: {TRAIN} [choice=option] [setting=value] ...
        {TRAIN} resume=<run> ...      continues a run
        {TRAIN} init_from=<run> ...   starts from a run and its settings
        {TRAIN} -m sweep=<study> ...  runs a study
-       {TRAIN} debug=true ...        two steps of anything, without a report
+       {TRAIN} debug=true ...        two steps, without a report
        {TRAIN} --cfg job ...         prints the composed settings""",
     "eval": f"""\
 usage: {EVAL} run=<run> [setting=value] ...
@@ -53,7 +53,11 @@ def format_help(name: str, cfg: DictConfig) -> str:
         lines += _row(f"  {group}=", marked, _OPTIONS) + _row("", said, _OPTIONS)
         option = CONF / group / f"{chosen.get(group)}.yaml"
         options, settings = read_option(option) if option.is_file() else ({}, {})
-        outside = {k: v for k, v in {**options, **settings}.items() if k.split(".")[0] != group}
+        outside = {
+            k: v
+            for k, v in {**options, **settings}.items()
+            if k.split(".")[0] != group and v != "???"
+        }
         brought = " ".join(f"{key}={value}" for key, value in outside.items())
         lines += _row("", f"* brings {brought}", _OPTIONS) if brought else []
     lines += ["", "Settings, with their values here:", ""]

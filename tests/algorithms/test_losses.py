@@ -1,11 +1,8 @@
 """Advantages, weights and losses are the published ones, in numpy and in torch."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-from tests.helpers.backends import Backend
 from tests.helpers.tiny import (
     AlwaysGuesses,
     many_stops,
@@ -78,51 +75,9 @@ def test_the_kl_estimate_is_never_negative_and_zero_only_at_equality():  # row 1
 # -- groups in a step -----------------------------------------------------------------------------
 
 
-def small_policy(backend: Backend) -> Any:
+def test_a_group_whose_rewards_add_up_to_nothing_trains(backend):  # row 26
     tokenizer = AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
     policy = backend.policy_of(qwen(340), tokenizer)
-    policy.keep_reference()
-    return policy
-
-
-def metrics_of_step(policy: Any, algorithm: Any, reward: Any, **recipe: Any) -> dict[str, float]:
-    return train_step(step_of(policy, recipe_of(algorithm, reward, **recipe), 0)).metrics
-
-
-def flat(turn: PlayedTurn) -> float:
-    """The same reward for every game."""
-    return 0.3 if turn.state.turn == 0 else 0.0
-
-
-def test_groups_without_spread_are_not_skipped_when_kl_is_in_the_loss(backend):  # row 10
-    policy = small_policy(backend)
-    # Away from the reference first: at the reference the divergence has no slope.
-    metrics_of_step(policy, Grpo(beta=0.0), lambda turn: float(turn.tokens % 2))
-    metrics = metrics_of_step(policy, Grpo(beta=0.1), flat)
-    assert metrics["groups/zero_spread"] == 1.0 and metrics["groups/skipped"] == 0.0
-    assert "update/empty" not in metrics
-    assert metrics["policy/kl"] > 0.0 and metrics["grad_norm"] > 0.0
-
-
-def test_skipping_groups_without_spread_changes_no_gradient(backend):  # row 10
-    class Unskipped(Grpo):
-        skips_zero_advantages = False
-
-    def reward(turn: PlayedTurn) -> float:  # with two games, equal about half of the time
-        return float(turn.tokens % 2) if turn.state.turn == 0 else 0.0
-
-    norms = []
-    for algorithm in (Grpo(beta=0.0), Unskipped(beta=0.0)):
-        policy = small_policy(backend)
-        metrics = metrics_of_step(policy, algorithm, reward, groups=6, num_generations=2)
-        norms.append(metrics["grad_norm"])
-        share = metrics["groups/zero_spread"]
-    assert 0.0 < share < 1.0, "some groups must have spread and some not"
-    assert norms[0] == pytest.approx(norms[1], rel=1e-5) and norms[0] > 0.0
-
-
-def test_a_group_whose_rewards_add_up_to_nothing_trains(backend):  # row 26
-    policy = small_policy(backend)
     before = backend.weights_of(policy)
     seen: list[float] = []
 
@@ -132,7 +87,8 @@ def test_a_group_whose_rewards_add_up_to_nothing_trains(backend):  # row 26
         seen.append(-1.0 if len(seen) % 2 else 1.0)
         return seen[-1]
 
-    metrics = metrics_of_step(policy, Grpo(beta=0.0), reward, num_generations=2)
+    recipe = recipe_of(Grpo(beta=0.0), reward, num_generations=2)
+    metrics = train_step(step_of(policy, recipe)).metrics
     assert sum(seen) == 0.0 and metrics["reward/mean"] == 0.0
     assert metrics["groups/zero_spread"] == 0.0 and metrics["grad_norm"] > 0.0
     assert not same(before, backend.weights_of(policy))

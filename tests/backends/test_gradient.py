@@ -101,25 +101,6 @@ def test_the_gradient_of_an_adapter_is_the_same_sum(model_folder):  # rows 7 and
     assert_gradient_is_of_plain_autograd(torch_backend(), moved_lora(model_folder), ROWS)
 
 
-def test_the_kl_gradient_is_that_of_its_definition(backend):
-    model, reference = qwen(), qwen(seed=9)
-    plain = plain_copy(model)
-    batch = batch_of(ROWS, [0.0] * 3, weights=WEIGHTS)
-    ref = np.zeros(batch.ids.shape, np.float32)
-    loss = torch.zeros((), dtype=torch.float64)
-    for row, (ids, marks) in enumerate(ROWS):
-        theirs = full_logprobs(plain_copy(reference), ids)
-        ref[row, : len(ids)] = theirs * np.array(marks)
-        gap = torch.from_numpy(theirs) - full_forward(plain, ids)
-        loss = loss + 0.2 * WEIGHTS[row] * ((gap.exp() - gap - 1) * torch.tensor(marks)).sum()
-    loss.backward()
-    expected = {n: p.grad for n, p in plain.named_parameters() if p.grad is not None}
-    found = backend.gradients(
-        backend.policy_of(model), replace(batch, ref_logprobs=ref), Grpo(beta=0.2)
-    )
-    assert_close(found, expected)
-
-
 # -- which tokens train ---------------------------------------------------------------------------
 
 

@@ -31,6 +31,18 @@ def test_every_option_builds_an_experiment(choice: str) -> None:
     assert setup.recipe.rollout.groups * setup.recipe.rollout.num_generations > 0
 
 
+# Whose shipped values are not the defaults. The program fills in the budget.
+CHOSEN = {"grpo": {"beta"}, "dr_grpo": {"budget"}, "ppo": {"kl"}, "rloo": {"kl"}}
+
+
+@pytest.mark.parametrize("name", OPTIONS["algorithm"])
+def test_an_algorithm_is_shipped_with_the_defaults_whose_numbers_are_tested(name: str) -> None:
+    algorithm = build_experiment(resolve(composed(f"algorithm={name}"))).recipe.algorithm
+    fields = {field.name: field.default for field in dataclasses.fields(algorithm)}
+    changed = {key for key, value in fields.items() if getattr(algorithm, key) != value}
+    assert changed - {"importance_cap"} == CHOSEN.get(name, set())
+
+
 def names_read(node: ast.AST) -> Iterator[str]:
     """Attributes and constant keys that a piece of source reads, but not to check them."""
     match node:

@@ -1,12 +1,21 @@
-"""A run keeps every game of every validation."""
+"""Games on held-out secrets: which are played, at which temperature, and what a run keeps."""
 
 import json
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.helpers.runs import metrics_of, run, settings
+from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of, step_of
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.tokenizer import HFTokenizer
+from wordle_rl.rollouts.play import Portions
+from wordle_rl.training.validation import HeldOutPlay
 
 
 @pytest.mark.parametrize(("temperature", "training"), [(0.0, 1.0), (1.0, 0.1)])
@@ -29,3 +38,33 @@ def test_a_run_writes_every_game_of_every_validation_and_draws_it_at_its_own_tem
         own = [game for game in games if game["step"] == step]
         mean = np.mean([game["reward"]["total"] for game in own])
         assert metrics["val/reward"] == pytest.approx(mean)
+
+
+def held_out(tokenizer: HFTokenizer, **split: tuple[str, ...]) -> HeldOutPlay:
+    policy = policy_of(qwen(340), tokenizer)
+    recipe = recipe_of(Grpo(beta=0.0), lambda turn: 0.0, secrets=("slate",))
+    setup: Any = SimpleNamespace(
+        recipe=recipe, greedy=Sampling(temperature=0.0, max_tokens=8),
+        model=SimpleNamespace(games_at_once=4), **split,
+    )  # fmt: skip
+    form = step_of(policy, recipe).form
+    return HeldOutPlay(policy=policy, form=form, setup=setup, portions=Portions())
+
+
+def test_games_outside_training_are_greedy_unless_a_temperature_is_asked_for() -> None:
+    play = partial(held_out(HFTokenizer(qwen_like_tokenizer())).play, ["crane"] * 4, "some")
+    greedy, sampled = (
+        {game.turns[0].text for game in play(sampling=s)} for s in (None, Sampling())
+    )
+    assert len(greedy) == 1 < len(sampled)
+
+
+class AlwaysCrane(HFTokenizer):
+    def decode(self, ids: list[int]) -> str:
+        return "<guess>crane</guess>"
+
+
+def test_a_watched_run_shows_its_test_secrets_beside_its_training_secrets() -> None:
+    tokenizer = AlwaysCrane(qwen_like_tokenizer(), extra_stop_ids=tuple(range(340)))
+    seen = held_out(tokenizer, validation=("sleep",), test=("crane",)).watch()
+    assert (seen["watch/test/win_rate"], seen["watch/train/win_rate"]) == (1.0, 0.0)

@@ -115,7 +115,7 @@ def test_a_turn_is_worth_what_it_was_before_its_first_drawn_token():
 
 
 def test_a_turn_whose_answer_was_forced_counts_as_a_part_of_the_turn_before():
-    """[K] of a game with such turns are those of the game in which they earn for the others."""
+    """The others have the advantages of a game in which they earn the forced turns' rewards."""
     talk, scores = Talk(), []
     game = Game("crane", frozenset({"crane", "chart"}), Rules())
     for turn, value in enumerate([0.5, None, None, 0.25, None]):

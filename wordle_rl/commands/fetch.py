@@ -26,7 +26,10 @@ from wordle_rl.runs.instantiate import ConfigError
 
 APACHE = "Apache License 2.0, https://www.apache.org/licenses/LICENSE-2.0"
 GEMMA = "Gemma Terms of Use, https://ai.google.dev/gemma/terms"
-GEMMA_NOTICE = "Gemma is provided under and subject to the Gemma Terms of Use, see there."
+GEMMA_NOTICE = (  # in these words, wherever the weights go
+    "Gemma is provided under and subject to the Gemma Terms of Use found at "
+    "ai.google.dev/gemma/terms"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,8 +59,8 @@ def test_arguments_of_wordle_rl_on_the_pages_are_read():
 
 
 def test_the_keys_that_newcomers_look_up_are_ours():
-    page = (ROOT / "docs" / "USING.md").read_text(encoding="utf-8")
-    table = page.partition("## Coming from TRL")[2].partition("\n## ")[0]
+    page = (ROOT / "docs" / "COMING_FROM.md").read_text(encoding="utf-8")
+    table = page.partition("## TRL")[2]
     found = dict(re.findall(r"^\| `([a-z_.]+)(?:=([\w.]+))?`", table, re.M))
     assert len(found) > 20
     given = [f"{key}={value or 1}" for key, value in found.items() if key != "data"]

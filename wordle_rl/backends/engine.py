@@ -31,6 +31,8 @@ Ints = NDArray[np.int64]
 class Model(Protocol):
     """A model with a cache of rows. Hidden states [n, ...] are the backend's own arrays."""
 
+    whole: bool  # whether a row goes on only behind its last token, and must not be fed in vain
+
     def feed(self, ids: Ints, starts: Ints, last: Ints) -> Any:
         """Feed ids [n, T], padded on the right, to the rows in slots 0, 1, ...
 
@@ -179,6 +181,8 @@ class CachedEngine:
             first.setdefault(ids, i)
         unlike = list(first)
         found = find_beginnings(unlike, held)
+        if self._model.whole:
+            found = [(i, n) if n and n == len(held[i]) else (0, 0) for i, n in found]
         if len(unlike) > 1 and not any(shared for _, shared in found):
             room = min(map(len, unlike)) - 1  # no two have less in common than these
             if opening := min(count_common(min(unlike), max(unlike)), room):
@@ -237,6 +241,7 @@ class CachedEngine:
     ) -> Ints:
         """Draw the answers. lengths: [slots] tokens fed. Returns `at` as it is in the end."""
         live = len(at)  # slots that are computed, the first ones
+        shrink = 1.0 if self._model.whole else _SHRINK
         while True:
             now = [answers[i] for i in at[:live].tolist()]
             # What is drawn for a row whose answer has ended is thrown away.
@@ -254,7 +259,7 @@ class CachedEngine:
             going = np.array([answer.stop is None for answer in now])
             if not going.any():
                 return at
-            if going.sum() <= _SHRINK * live:
+            if going.sum() <= shrink * live:
                 live = self._move_forward(np.flatnonzero(going), lengths, at)
             now = [answers[i] for i in at[:live].tolist()]
             # A row whose answer has ended may be fed, too, but its length stays.

@@ -154,6 +154,7 @@ class Plan:
     def keys_values(self, games: int) -> float:
         """Keys and values of so many games at their longest."""
         room = -(-self.longest // 64) * 64 if self.place == "mlx" else self.longest * _GROWTH
+        room *= 1 if self.sizes.known else 2  # transformers' own cache is copied as rows leave
         return games * room * self.sizes.keys_values(self.size)
 
     def while_playing(self, games: int) -> float:
@@ -186,7 +187,7 @@ class Plan:
         """Tokens of the fullest micro-batch that stand there again, and are computed once."""
         fast = self._is_fast and self.game.whole <= LONGEST_WRITTEN_OUT
         once = shares_openings(self.place, written_out=fast, checkpointing=self.checkpointing)
-        return (self._rows - 1) * self.game.opening if once else 0
+        return (self._rows - 1) * self.game.opening if once and self.sizes.known else 0
 
     @property
     def _layer(self) -> float:

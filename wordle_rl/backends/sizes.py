@@ -10,6 +10,13 @@ from wordle_rl.backends.loading import explain_load_errors, notice_offline
 from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings, locate
 from wordle_rl.runs.files import read_object
 
+# A family is here once the tests have compared the engine with transformers' own forward pass. All
+# others play through transformers' own cache, see torch/plain.py.
+FAMILIES = (
+    "gemma3_text", "gpt2", "llama", "mistral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3",
+    "smollm3",
+)  # fmt: skip
+_WRAPPERS = {"gemma3": "gemma3_text"}  # models with images -> their language model
 LONGEST_WRITTEN_OUT = 512  # tokens; longer sequences would need too much memory for their scores
 _LARGE = 50_000_000  # bytes of a pretrained model's weights
 
@@ -30,6 +37,8 @@ class Sizes(NamedTuple):
     norms: int = 2  # of a layer
     fast: bool = False  # whether a CPU has its layers written out, see torch/fast/
     bits: float = 0.0  # of a weight whose file is quantised
+    known: bool = True  # whether the engine knows the family
+    others: int = 0  # weights besides those that the matrices and the embedding make
 
     @property
     def matrices(self) -> dict[str, tuple[int, int]]:
@@ -56,7 +65,7 @@ class Sizes(NamedTuple):
     def parameters(self) -> int:
         """Weights, but for biases and most norms, which are a few thousandths."""
         ends = self.vocabulary * self.hidden * (1 if self.tied else 2)
-        return self.weights_in_layers + ends + (2 * self.layers + 1) * self.hidden
+        return self.weights_in_layers + ends + (2 * self.layers + 1) * self.hidden + self.others
 
     def keys_values(self, size: int = 2) -> int:
         """Bytes of a token's keys and values in all layers. size: bytes of a number."""
@@ -77,6 +86,12 @@ KNOWN: dict[str, Sizes] = {
     "mlx-community/gemma-3-4b-it-4bit": _GEMMA_4B._replace(bits=4.5),
     "openai-community/gpt2": Sizes(50_257, 768, 3072, 12, 12, 12, 64, gated=False),
 }
+
+
+def is_known(config: Any) -> bool:
+    """Whether the engine knows the family of a transformers config."""
+    text = config.get_text_config().model_type
+    return text in FAMILIES and _WRAPPERS.get(config.model_type, config.model_type) == text
 
 
 def is_written_out(text: Any) -> bool:
@@ -102,17 +117,20 @@ def shares_openings(place: str, *, written_out: bool, checkpointing: bool) -> bo
 def read_sizes(config: Any) -> Sizes:
     """The sizes in a transformers config."""
     text = config.get_text_config()
-    heads = text.num_attention_heads
+    heads = getattr(text, "num_attention_heads", 1)
+    inner = getattr(text, "intermediate_size", None) or 4 * text.hidden_size
+    active = getattr(text, "num_experts_per_tok", None) or 0  # experts, which keep what they see
+    inner = max(inner, active * (getattr(text, "moe_intermediate_size", None) or inner))
     seen = getattr(config, "vision_config", None)
     quantized = getattr(config, "quantization", None)  # mlx-lm's, with a scale and a bias a group
     pictures = 0
     if seen:
         width = seen.hidden_size
         pictures = seen.num_hidden_layers * width * (4 * width + 2 * seen.intermediate_size)
-    return Sizes(
+    sizes = Sizes(
         vocabulary=text.vocab_size,
         hidden=text.hidden_size,
-        inner=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
+        inner=inner,
         layers=text.num_hidden_layers,
         heads=heads,
         kv_heads=getattr(text, "num_key_value_heads", None) or heads,
@@ -123,7 +141,16 @@ def read_sizes(config: Any) -> Sizes:
         norms=4 if text.model_type.startswith("gemma") else 2,
         fast=is_written_out(text),
         bits=quantized["bits"] + 32 / quantized["group_size"] if quantized else 0.0,
+        known=is_known(config),
     )
+    if sizes.known:
+        return sizes
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):  # weights without numbers, which are counted
+        model: Any = AutoModelForCausalLM.from_config(config)
+    return sizes._replace(others=model.num_parameters() - sizes.parameters - pictures)
 
 
 def find_sizes(settings: ModelSettings) -> tuple[Sizes, LoraSettings | None]:

@@ -82,6 +82,8 @@ def _grow(buffer: mx.array | None, like: mx.array, slots: int, capacity: int) ->
 class MlxRows:
     """Implements wordle_rl.backends.engine.Model. Hidden states are [n, H], logits [n, V]."""
 
+    whole = False
+
     def __init__(self, lm: MlxLM) -> None:
         self._lm, self.compute_logits = lm, lm.compute_logits
         self._caches = [LayerCache() for _ in lm.model.layers]

@@ -94,7 +94,7 @@ def build_policy(
         max_context=model.max_context,
         gradient_checkpointing=backend.gradient_checkpointing,
     )
-    policy.computing = computing.with_notes(tokenizer.notes)
+    policy.computing = computing.with_notes((*tokenizer.notes, *policy.lm.notes))
     return policy
 
 

@@ -72,6 +72,7 @@ class CausalLM(LanguageModel):
     """Trunk and head of a model, which may be wrapped by peft."""
 
     xp = torch
+    notes: tuple[str, ...] = ()  # a sentence on each thing that the user should know
     value_head: ValueHead | None
 
     def __init__(self, model: nn.Module, *, checkpointing: bool = False) -> None:
@@ -79,7 +80,7 @@ class CausalLM(LanguageModel):
         self.model = model
         get_base = getattr(model, "get_base_model", None)  # peft's
         inner: Any = get_base() if get_base is not None else model
-        self._trunk: Any = inner.get_decoder()
+        self._inner, self._trunk = inner, inner.get_decoder()
         self._head: Any = inner.get_output_embeddings()
         self.vocabulary = len(self._head.weight)
         self.config: Any = self._trunk.config

@@ -19,6 +19,8 @@ from wordle_rl.policy.sampling import Sampling
 class TorchRows:
     """Implements wordle_rl.backends.engine.Model. Hidden states are [n, H], logits [n, V]."""
 
+    whole = False
+
     def __init__(self, lm: CausalLM) -> None:
         self._lm, self._trunk = lm, lm.choose_rollout_trunk()
         self._cache = SlotCache(lm.device)

@@ -36,6 +36,7 @@ from wordle_rl.backends.loading import (
     notice_offline,
     read_weights,
 )
+from wordle_rl.backends.sizes import is_known
 from wordle_rl.backends.tiny_model import build_untrained
 from wordle_rl.backends.torch.devices import DTYPES
 from wordle_rl.policy.computing import Precision
@@ -45,12 +46,6 @@ from wordle_rl.runs.checkpoints import CheckpointError
 from wordle_rl.runs.files import read_object, write_json
 from wordle_rl.runs.instantiate import ConfigError
 
-# A family is here once the tests have compared it with transformers' own forward pass.
-FAMILIES = (
-    "gemma3_text", "gpt2", "llama", "mistral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3",
-    "smollm3",
-)  # fmt: skip
-_WRAPPERS = {"gemma3": "gemma3_text"}  # models with images -> their language model
 # Rotations that change for the whole batch once its longest row passes the trained length.
 _BATCH_ROTATIONS = ("dynamic", "longrope")
 
@@ -131,18 +126,12 @@ def _load_pretrained(
 
 
 def check_config(location: str, config: Any, max_context: int) -> None:
-    """Raise ConfigError unless the architecture can be trained, on games of max_context tokens."""
-    kind, text = config.model_type, config.get_text_config()
-    if _WRAPPERS.get(kind, kind) != text.model_type or text.model_type not in FAMILIES:
-        known = ", ".join(sorted({*FAMILIES, *_WRAPPERS}))
-        raise ConfigError(
-            f"model.path={location} must have one of the architectures {known}, not {kind}"
-        )
-    most, rope = last_place(text), getattr(text, "rope_parameters", None) or {}
-    if most is not None:
-        most += 1
-    elif rope.get("rope_type") in _BATCH_ROTATIONS:
-        most = rope.get("original_max_position_embeddings") or text.max_position_embeddings
+    """Raise ConfigError unless the architecture has places for games of max_context tokens."""
+    text = config.get_text_config()
+    rope, most = getattr(text, "rope_parameters", None) or {}, None
+    if not rope or rope.get("rope_type") in _BATCH_ROTATIONS:
+        most = rope.get("original_max_position_embeddings")
+        most = most or getattr(text, "max_position_embeddings", None)
     if most is not None and max_context > most:  # other models compute any length, if not well
         raise ConfigError(
             f"model.max_context must be at most {most} with model.path={location}, which has no "
@@ -240,15 +229,26 @@ def add_lora(model: Any, settings: LoraSettings, seed: int, revision: str = MAIN
         for name, module in modules.items()
         if isinstance(module, torch.nn.Linear | Conv1D) and name.startswith(f"{trunk}.")
     ]
-    choose_layers(settings.targets, linear)  # peft ignores targets that fit nothing
+    targets, is_conv1d = settings.targets, any(isinstance(modules[n], Conv1D) for n in linear)
+    if not is_known(model.config):
+        # Where experts are one weight, peft takes the names of a feed-forward part for theirs.
+        # Kernels of state-space layers read some weights past the adapter.
+        fused = any(p.ndim == 3 and "experts" in n for n, p in model.named_parameters())
+        left = ("gate", "gate_proj", "up_proj", "down_proj", "w1", "w2", "w3") if fused else ()
+        if any("conv1d" in name for name in modules):
+            left += ("out_proj", "dt_proj", "x_proj")
+        linear = [name for name in linear if name.rpartition(".")[2] not in left]
+        if targets == "all-linear":
+            targets = sorted({name.rpartition(".")[2] for name in linear})
+    choose_layers(targets, linear)  # peft ignores targets that fit nothing
     config = LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha,  # pyright: ignore[reportArgumentType]  # peft takes floats too
         lora_dropout=settings.dropout,
-        target_modules=settings.targets,
+        target_modules=targets,
         # A model with images has linear layers of the same names outside its language model.
         exclude_modules=rf"(?!{re.escape(trunk)}\.).*" if "." in trunk else None,
-        fan_in_fan_out=any(isinstance(modules[name], Conv1D) for name in linear),
+        fan_in_fan_out=is_conv1d,
         task_type="CAUSAL_LM",
         revision=None if revision == MAIN else revision,
     )

@@ -23,6 +23,7 @@ from torch import nn
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.policy import LanguagePolicy, compute_loss
 from wordle_rl.backends.saving import save_model, save_tokenizer
+from wordle_rl.backends.sizes import is_known
 from wordle_rl.backends.token_outputs import Rows
 from wordle_rl.backends.torch.causal_lm import CausalLM, ValueHead
 from wordle_rl.backends.torch.devices import DTYPES
@@ -36,6 +37,7 @@ from wordle_rl.backends.torch.optimizers import (
     load_states,
     save_states,
 )
+from wordle_rl.backends.torch.plain import PlainLM, PlainRows
 from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.engine import NotFinite
@@ -85,7 +87,9 @@ class TorchPolicy(LanguagePolicy):
         if self._merged is not None and not can_be_fast(self._merged):
             self._merged = None  # peft's own forward pass is as fast
         computes = _copy_model(model, precision) if self._has_copy else self._merged or model
-        self.lm = CausalLM(computes, checkpointing=gradient_checkpointing)
+        known: Any = is_known(model.config)
+        kind, self.rows = (CausalLM, TorchRows) if known else (PlainLM, PlainRows)
+        self.lm = kind(computes, checkpointing=gradient_checkpointing)
         self.shares_openings = self.lm.shares_openings
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
         self._scaler.scale(torch.zeros(1, device=self.device))  # prepares it in every process

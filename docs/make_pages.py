@@ -15,7 +15,16 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 PAGES = BUILD / "pages"
 # What git knows and what is new, so that a page under work shows, too.
-GATHERED = ["*.md", "*.png", "examples/*", "LICENSE", ":!tests", ":!wordle_rl", ":!notes", ":!.github"]
+GATHERED = [
+    "*.md",
+    "*.png",
+    "examples/*",
+    "LICENSE",
+    ":!tests",
+    ":!wordle_rl",
+    ":!notes",
+    ":!.github",
+]
 
 
 def output(*command: str) -> str:

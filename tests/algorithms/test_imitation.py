@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of, step_of
-from wordle_rl.algorithms.base import Advantages
+from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of
+from tests.helpers.updates import batch_of_games
 from wordle_rl.algorithms.distill import Distill
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.game.feedback_table import build_table
@@ -25,12 +25,9 @@ from wordle_rl.prompts.styles import Symbols
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.rollouts.talk import Rollout
 from wordle_rl.rollouts.teacher import ScriptedPlayer, TeacherSettings, scripted_talks
-from wordle_rl.runs.processes import ALONE
 from wordle_rl.training.targets import ASTRAY, TokenTeacher
-from wordle_rl.training.update import run_updates
 from wordle_rl.words.lists import WordLists
 
 WORDS = WordLists(
@@ -94,35 +91,14 @@ def test_a_models_own_answer_is_taught_by_the_best_words_that_begin_like_it(word
     played = Rollout(game=game, group=0, talks=scripted_talks(game, FORM))
     lesson = dataclasses.replace(LESSON, on_policy=WORDS.allowed, distribution=True)
     sizes = {"groups": 1, "num_generations": 1}
-    batch = batch_of([played], recipe_of(Distill(), lambda turn: 0.0, teacher=lesson, **sizes))
+    batch = batch_of_games(
+        [played], recipe_of(Distill(), lambda turn: 0.0, teacher=lesson, **sizes), CHAT
+    )
     [part] = played.talks[0].answers.values()
     assert batch.distributions is not None
     weights = np.ones(len(part), np.float32)
     weights[batch.distributions[0].astray - part.start] = ASTRAY
     assert (batch.advantages[0, part.start : part.stop] == weights).all()
-
-
-def batch_of(played: list[Rollout], recipe: Recipe) -> Batch:
-    """What a step would train on."""
-    seen: list[Batch] = []
-
-    class Policy:
-        processes = ALONE
-
-        def update(self, batch: Batch, algorithm: Sft) -> dict[str, float]:
-            seen.append(batch)
-            return {
-                "policy/ratio_gap": 0.0,
-                "policy/sampler_gap": 0.0,
-                "policy/largest_sampler_gap": 0.0,
-                "update/skipped": 0.0,
-                "update/halved": 0.0,
-            }
-
-    ones = [np.ones(len(r.game.turns)) for r in played]
-    run_updates(step_of(Policy(), recipe, chat=CHAT), played, Advantages(per_turn=ones))
-    [batch] = seen
-    return batch
 
 
 def games_of(guess: str, *, distribution: bool) -> Batch:
@@ -143,7 +119,7 @@ def games_of(guess: str, *, distribution: bool) -> Batch:
         new_games(["crate"], WORDS, Rules(max_turns=2)),
     )
     talks = scripted_talks(game, build_form("conversation", CHAT, Symbols()), {0})
-    return batch_of([Rollout(game=game, group=0, talks=talks)], recipe)
+    return batch_of_games([Rollout(game=game, group=0, talks=talks)], recipe, CHAT)
 
 
 def gradients_of(batch: Batch) -> dict[str, torch.Tensor]:

@@ -3,15 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.helpers.tiny import (
-    AlwaysGuesses,
-    many_stops,
-    qwen,
-    qwen_like_tokenizer,
-    recipe_of,
-    same,
-    step_of,
-)
+from tests.helpers.tiny import guessing_tokenizer, qwen, recipe_of, same, step_of
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.policy_gradient import clipped_surrogate, kl_k3
 from wordle_rl.game.rules import PlayedTurn
@@ -76,8 +68,7 @@ def test_the_kl_estimate_is_never_negative_and_zero_only_at_equality():  # row 1
 
 
 def test_a_group_whose_rewards_add_up_to_nothing_trains(backend):  # row 26
-    tokenizer = AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
-    policy = backend.policy_of(qwen(340), tokenizer)
+    policy = backend.policy_of(qwen(340), guessing_tokenizer())
     before = backend.weights_of(policy)
     seen: list[float] = []
 

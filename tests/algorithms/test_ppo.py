@@ -1,56 +1,17 @@
-"""PPO: estimates over turns, the loss of values, and a value head that outlives a stop."""
+"""PPO: estimates over turns."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from tests.helpers.tiny import batch_of, lora_of, policy_of, qwen, recipe_of, same, weights_of
+from tests.helpers.tiny import recipe_of
 from wordle_rl.algorithms.base import StepOutcomes
 from wordle_rl.algorithms.credit import turn_gae
 from wordle_rl.algorithms.ppo import Ppo
-from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.rules import Game, Rules
-from wordle_rl.policy.batch import Batch, take
 from wordle_rl.rollouts.talk import Rollout, Talk
 from wordle_rl.training.advantages import step_advantages
-
-ROWS = [
-    ([3, 9, 4, 11, 12, 5, 6, 20, 21, 22], [0, 0, 0, 1, 1, 0, 0, 1, 1, 1]),
-    ([3, 9, 30, 31, 7, 8, 40], [0, 0, 1, 1, 0, 0, 1]),
-    ([3, 50], [0, 1]),
-]
-OLD_VALUES, TARGETS, SCALE = [0.4, -0.3, 0.1], [1.5, -1.0, 0.15], 1.7
-
-
-def policy_with_head(model: Any = None, **settings: Any) -> TorchPolicy:
-    """A policy whose value head has learnt something."""
-    policy = policy_of(qwen() if model is None else model, **settings)
-    policy.add_value_head()
-    head = policy.lm.value_head
-    assert head is not None
-    with torch.no_grad():
-        numbers = torch.arange(len(head.weight))
-        head.weight.copy_(0.05 * torch.sin(numbers))
-        head.bias.fill_(0.2)
-    return policy
-
-
-def values_batch() -> Batch:
-    """ROWS with old values, targets and old log-probabilities."""
-    batch = batch_of(ROWS, [0.7, -1.3, 0.4])
-    trained = batch.trained
-    batch = replace(
-        batch,
-        old_logprobs=policy_with_head().score(batch) - 0.1 * trained,
-        old_values=(trained * np.array(OLD_VALUES)[:, None]).astype(np.float32),
-        targets=(trained * np.array(TARGETS)[:, None]).astype(np.float32),
-        target_scale=SCALE,
-    )
-    return take(batch, np.arange(3), np.full(3, 1 / 9))
-
 
 # -- estimates ------------------------------------------------------------------------------------
 
@@ -137,29 +98,3 @@ def test_a_turn_whose_answer_was_forced_counts_as_a_part_of_the_turn_before():
     short = replace(recipe, algorithm=Ppo(scale="none", lam=0.0))
     [found] = step_advantages([rollout], short).per_turn
     assert found[0] == pytest.approx(1.0 + 0.5 * 2.0 - 0.25 * 3.0 + 0.125 * 0.25 - 0.5)
-
-
-# -- loss -----------------------------------------------------------------------------------------
-
-
-# -- the value head -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["full", "lora"])
-def test_a_checkpoint_restores_head_and_moments_bit_for_bit(kind, model_folder, tmp_path):
-    def fresh() -> TorchPolicy:
-        return policy_with_head(lora_of(model_folder) if kind == "lora" else qwen(340))
-
-    def go_on(policy: TorchPolicy) -> None:
-        for _ in range(2):
-            assert policy.update(values_batch(), Ppo())["update/skipped"] == 0.0
-
-    policy, other = fresh(), fresh()
-    go_on(policy)
-    policy.save(tmp_path)
-    go_on(policy)
-    other.load(tmp_path)
-    go_on(other)
-    assert same(weights_of(policy.model), weights_of(other.model))
-    assert policy.lm.value_head is not None and other.lm.value_head is not None
-    assert same(weights_of(policy.lm.value_head), weights_of(other.lm.value_head))

@@ -69,16 +69,6 @@ def test_logprobs_seen_while_decoding_are_those_of_one_pass_over_the_conversatio
         assert np.abs(whole[places] - seen).max() < 1e-4
 
 
-@pytest.mark.parametrize("sampling", [SAMPLED, GREEDY], ids=["sampled", "greedy"])
-def test_answers_do_not_depend_on_batch_size_or_order(models, sampling):
-    need_repeatable(models, sampling)
-    together = play(models.engine(), list(range(6)), sampling)
-    shuffled = play(models.engine(), [3, 0, 5, 1, 4, 2], sampling)
-    assert_same([shuffled[i] for i in (1, 3, 5, 0, 4, 2)], together)
-    alone = [game for i in range(6) for game in play(models.engine(), [i], sampling)]
-    assert_same(alone, together)
-
-
 def test_answers_do_not_depend_on_what_else_is_asked(models):
     """Conversations that repeat, fork, stop for a while, leave, and begin like others."""
     engine = models.engine()

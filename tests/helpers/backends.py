@@ -20,7 +20,7 @@ class Backend:
     name: str
     policy_of: Callable[..., Any]  # (model, tokenizer, *, temperature, optim and policy settings)
     gradients: Callable[..., dict[str, torch.Tensor]]  # (policy, batch, algorithm)
-    weights_of: Callable[[Any], dict[str, torch.Tensor]]  # copies, of a policy
+    weights_of: Callable[[Any], dict[str, torch.Tensor]]  # copies, of a policy and its value head
     # (formula of a namespace and arrays, *arrays): its values summed up, and their slope by the
     # first array
     value_and_slope: Callable[..., tuple[float, np.ndarray]]
@@ -36,11 +36,15 @@ def torch_backend() -> Backend:
         assert first.grad is not None
         return value.item(), first.grad.numpy()
 
+    def weights_of(policy: Any) -> dict[str, torch.Tensor]:
+        head = policy.lm.value_head
+        return tiny.weights_of(policy.model) | (tiny.weights_of(head) if head else {})
+
     return Backend(
         name="torch",
         policy_of=tiny.policy_of,
         gradients=tiny.gradients,
-        weights_of=lambda policy: tiny.weights_of(policy.model),
+        weights_of=weights_of,
         value_and_slope=value_and_slope,
         digits=1e-8,
     )
@@ -56,7 +60,8 @@ def mlx_backend() -> Backend:
     from tests.helpers.mlx_tiny import mlx_gradients, mlx_policy_of
 
     def tensors(arrays: Any) -> dict[str, torch.Tensor]:
-        return {name: torch.tensor(np.array(array)) for name, array in dict(arrays).items()}
+        exact = {name: mx.array(array).astype(mx.float32) for name, array in dict(arrays).items()}
+        return {name: torch.tensor(np.array(array)) for name, array in exact.items()}
 
     def value_and_slope(formula: Any, *arrays: np.ndarray) -> tuple[float, np.ndarray]:
         given = [mx.array(np.asarray(a, np.float32)) for a in arrays]
@@ -67,7 +72,10 @@ def mlx_backend() -> Backend:
         name="mlx",
         policy_of=mlx_policy_of,
         gradients=lambda *arguments: tensors(mlx_gradients(*arguments)),
-        weights_of=lambda policy: tensors(tree_flatten(policy.lm.model.parameters())),
+        weights_of=lambda policy: (
+            tensors(tree_flatten(policy.lm.model.parameters()))
+            | {f"trained {name}": weight for name, weight in tensors(policy.weights).items()}
+        ),
         value_and_slope=value_and_slope,
         digits=1e-5,
     )

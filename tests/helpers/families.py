@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from transformers import (
     SmolLM3Config,
 )
 
-from tests.helpers.tiny import batch_of, sharpen
+from tests.helpers.tiny import batch_of, qwen_like_tokenizer, sharpen
 
 VOCAB = 340
 WINDOW = 6
@@ -66,3 +67,10 @@ def build(family: str) -> Any:
         if family == "gemma3":
             return sharpen(Gemma3ForConditionalGeneration(config), 4.0)
         return sharpen(AutoModelForCausalLM.from_config(config), 4.0)
+
+
+def save_family(folder: Path, family: str = "llama") -> Path:
+    """A model of the family with its tokenizer, as a user would have it on disk."""
+    build(family).save_pretrained(folder)
+    qwen_like_tokenizer().save_pretrained(folder)
+    return folder

@@ -171,6 +171,11 @@ class AlwaysGuesses(HFTokenizer):
         return f"<guess>{WORDS.allowed[sum(ids) % len(WORDS.allowed)]}</guess>"
 
 
+def guessing_tokenizer() -> AlwaysGuesses:
+    """Guesses in any answer of a model of 340 tokens, whose answers end at all lengths."""
+    return AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
+
+
 class AlwaysCalls(AlwaysGuesses):
     """The same where a guess is a tool call; one that was written is read as it is."""
 

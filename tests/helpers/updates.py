@@ -6,10 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from tests.helpers.tiny import batch_of
+from tests.helpers.tiny import batch_of, step_of
+from wordle_rl.algorithms.base import Advantages
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.policy.batch import Batch
+from wordle_rl.policy.policy import LARGEST
 from wordle_rl.policy.sampling import Sampling, uniforms
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.settings import Recipe
+from wordle_rl.rollouts.talk import Rollout
+from wordle_rl.runs.processes import ALONE
+from wordle_rl.training.update import run_updates
 
 # Of unequal length; 1 marks sampled tokens, and two rows have two answers.
 ROWS = [
@@ -39,6 +46,24 @@ def trained(policy: Any, updates: int = 3) -> Any:
     for _ in range(updates):
         assert policy.update(games(), PLAIN)["update/skipped"] == 0.0
     return policy
+
+
+def batch_of_games(played: list[Rollout], recipe: Recipe, chat: Chat) -> Batch:
+    """What a step would train on in one update, each turn with the advantage 1."""
+    seen: list[Batch] = []
+
+    class Policy:
+        processes = ALONE
+
+        def update(self, batch: Batch, algorithm: Any) -> dict[str, float]:
+            seen.append(batch)
+            names = (f"policy/{name}" for name in (*LARGEST, "sampler_gap"))
+            return dict.fromkeys((*names, "update/skipped", "update/halved"), 0.0)
+
+    each = [np.ones(len(rollout.game.turns)) for rollout in played]
+    run_updates(step_of(Policy(), recipe, chat=chat), played, Advantages(per_turn=each))
+    [batch] = seen
+    return batch
 
 
 def play_bandit(policy: Any, step: int) -> Batch | None:

@@ -8,13 +8,11 @@ import pytest
 import torch
 
 from tests.helpers.tiny import (
-    AlwaysGuesses,
     batch_of,
     gradients,
-    many_stops,
+    guessing_tokenizer,
     policy_of,
     qwen,
-    qwen_like_tokenizer,
     recipe_of,
     step_of,
 )
@@ -73,8 +71,7 @@ def test_guesses_in_one_state_are_a_micro_batch_where_the_prompt_is_computed_onc
 
 
 def small_policy() -> TorchPolicy:
-    tokenizer = AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
-    policy = policy_of(qwen(340), tokenizer)
+    policy = policy_of(qwen(340), guessing_tokenizer())
     policy.keep_reference()
     return policy
 

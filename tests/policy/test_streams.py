@@ -8,16 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers.tiny import (
-    WORDS,
-    AlwaysGuesses,
-    many_stops,
-    policy_of,
-    qwen,
-    qwen_like_tokenizer,
-    recipe_of,
-    step_of,
-)
+from tests.helpers.tiny import WORDS, guessing_tokenizer, policy_of, qwen, recipe_of, step_of
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
@@ -70,7 +61,7 @@ def test_no_two_purposes_have_one_generator_for_any_seeds_steps_and_epochs(monke
     for one, other in itertools.combinations(found, 2):
         assert not found[one] & found[other], f"{one} and {other}"
     keys = len(SEEDS) * len(SMALL)
-    assert len(found["secrets of replacements"]) == keys
+    assert len(found["secrets of a step"]) == len(found["secrets of replacements"]) == keys
     assert len(found["minibatches"]) == keys * len(SMALL)
 
 
@@ -102,8 +93,7 @@ def uniforms_used(monkeypatch: pytest.MonkeyPatch, draw: Callable[[], object]) -
 
 @pytest.fixture
 def policy() -> Any:
-    tokenizer = AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
-    return policy_of(qwen(340), tokenizer)
+    return policy_of(qwen(340), guessing_tokenizer())
 
 
 def test_training_its_histories_and_validation_draw_other_uniforms(policy, monkeypatch):  # row 33

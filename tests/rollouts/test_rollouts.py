@@ -16,6 +16,7 @@ from tests.helpers.tiny import (
     AlwaysCalls,
     AlwaysGuesses,
     full_logprobs,
+    guessing_tokenizer,
     many_stops,
     plain_copy,
     policy_of,
@@ -25,7 +26,7 @@ from tests.helpers.tiny import (
     same,
     step_of,
 )
-from wordle_rl.algorithms.base import Advantages
+from tests.helpers.updates import batch_of_games
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.torch.policy import TorchPolicy
@@ -42,11 +43,8 @@ from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.history import History
 from wordle_rl.rollouts.kinds import RolloutTask
 from wordle_rl.rollouts.settings import Recipe, RolloutSettings
-from wordle_rl.rollouts.talk import Rollout
 from wordle_rl.rollouts.teacher import TeacherSettings
-from wordle_rl.runs.processes import ALONE
 from wordle_rl.training.step import StepResult, collect_rollouts, train_step
-from wordle_rl.training.update import run_updates
 
 SIZE: dict[str, Any] = {"groups": 3, "num_generations": 4}
 KINDS: dict[str, Any] = {
@@ -89,30 +87,6 @@ def lab_for(kind: str, form: str, algorithm: Any = None, **fields: Any) -> Recip
 
 def odd(turn: PlayedTurn) -> float:
     return float(turn.tokens % 2) + 0.1 * turn.state.turn + 0.01 * turn.tokens
-
-
-def batch_of(
-    played: list[Rollout], advantages: list[np.ndarray], chat: Chat, recipe: Recipe
-) -> Batch:
-    """What a step would train on."""
-    seen: list[Batch] = []
-
-    class Policy:
-        processes = ALONE
-
-        def update(self, batch: Batch, algorithm: Any) -> dict[str, float]:
-            seen.append(batch)
-            return {
-                "policy/ratio_gap": 0.0,
-                "policy/largest_sampler_gap": 0.0,
-                "update/skipped": 0.0,
-                "update/halved": 0.0,
-            }
-
-    step = step_of(Policy(), recipe, chat=chat)
-    run_updates(step, played, Advantages(per_turn=advantages))
-    [batch] = seen
-    return batch
 
 
 @dataclass
@@ -231,7 +205,7 @@ def test_a_teachers_guesses_are_learnt_in_every_form_and_its_mistakes_are_not(ki
     chat = Chat(policy.tokenizer)
     recipe = lab_for(kind, form, Sft(), teacher=lesson, groups=12, num_generations=1)
     played = collect_rollouts(step_of(policy, recipe, 0), range(12))
-    batch = batch_of(played, [np.ones(len(r.game.turns)) for r in played], chat, recipe)
+    batch = batch_of_games(played, recipe, chat)
     assert batch.distributions is not None
     learnt = []
     for row, targets in enumerate(batch.distributions):
@@ -257,8 +231,9 @@ def test_rollouts_in_portions_are_the_same_games_and_the_same_update(backend):
 
     def learn(most: int | None) -> tuple[list[Any], dict[str, torch.Tensor], list[int]]:
         """Every token of every rollout, the weights after a step, and the rows of each engine."""
-        tokenizer = AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
-        policy = backend.policy_of(qwen(340), tokenizer, temperature=0.8, max_context=900)
+        policy = backend.policy_of(
+            qwen(340), guessing_tokenizer(), temperature=0.8, max_context=900
+        )
         engines, real = list[Spy](), policy.engine
 
         def engine() -> Spy:
@@ -304,6 +279,3 @@ def test_games_are_halved_when_memory_runs_out(capsys, monkeypatch):
         kinds.play_task(task)
     with pytest.raises(ValueError, match=r"rollout.games_at_once must be 4 or more"):
         RolloutSettings(groups=2, num_generations=4, games_at_once=3)
-
-
-# -- the estimator --------------------------------------------------------------------------------

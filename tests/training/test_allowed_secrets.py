@@ -65,9 +65,6 @@ def test_no_held_out_secret_is_ever_played(recipe):  # row 38
     assert not held_out & {*setup.recipe.secrets} and not held_out & {*recipe.allowed_secrets}
 
 
-# -- knowledge and rewards where no answer fits ---------------------------------------------------
-
-
 # -- runs -----------------------------------------------------------------------------------------
 
 KINDS = {

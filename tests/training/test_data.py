@@ -148,6 +148,3 @@ def test_a_model_that_may_know_held_out_secrets_does_not_start_a_clean_run(
     begin = training(f"{start} rollout.groups=1 output_dir={root} logger=none trainer.report=false")
     if not clean:
         assert "may have trained on secrets that are now held out" in refused(begin)
-
-
-# -- refusals --------------------------------------------------------------------------------------

@@ -4,15 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.helpers.tiny import (
-    AlwaysGuesses,
-    many_stops,
-    policy_of,
-    qwen,
-    qwen_like_tokenizer,
-    recipe_of,
-    step_of,
-)
+from tests.helpers.tiny import guessing_tokenizer, policy_of, qwen, recipe_of, step_of
 from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.torch.policy import TorchPolicy
@@ -21,8 +13,7 @@ from wordle_rl.training.step import StepResult, train_step
 
 
 def small_policy() -> TorchPolicy:
-    tokenizer = AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
-    return policy_of(qwen(340), tokenizer)
+    return policy_of(qwen(340), guessing_tokenizer())
 
 
 def played_step(algorithm: Any, reward: Any, number: int = 0, **recipe: Any) -> StepResult:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from tests.helpers.configs import composed
 from tests.helpers.runs import LEARNING, resume, without_clock
@@ -122,18 +123,28 @@ def test_neither_watched_secrets_nor_a_slow_machine_change_anything_else(
         assert without_clock(one) == without_clock(rest)
 
 
-def test_five_updates_without_finite_loss_stop_the_run_and_keep_its_state(tmp_path, capsys) -> None:
+def test_weights_whose_predictions_overflow_end_the_run_and_are_not_kept(tmp_path, capsys) -> None:
     with pytest.raises(SystemExit) as stop:
         # The weights grow ten thousandfold with each update, until float32 overflows.
         run(tmp_path, *SUPERVISED, "trainer.steps=20", "optim.lr=10", "optim.warmup_steps=0",
             "optim.schedule=constant", "optim.clip_grad_norm=0", "optim.weight_decay=1000",
             "trainer.validate_every=100")  # fmt: skip
     assert stop.value.code == 1
-    error = capsys.readouterr().err.strip()
-    assert len(error.splitlines()) == 1 and "was not finite in 5 updates in a row" in error
+    [line] = capsys.readouterr().err.strip().splitlines()
+    assert "predictions are not finite numbers" in line
     [folder] = tmp_path.iterdir()
     assert json.loads((folder / "manifest.json").read_text())["status"] == "failed"
-    assert (folder / "checkpoints" / f"step_{metrics_of(folder)[-1]['step']:06d}").is_dir()
+    assert [place.name for place in (folder / "checkpoints").glob("step_*")] == ["step_000000"]
+
+
+def test_five_updates_that_fail_stop_the_run_and_keep_its_state(tmp_path, capsys, monkeypatch):
+    infinite = torch.tensor(np.inf)
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *_: infinite)
+    with pytest.raises(SystemExit):
+        run(tmp_path, *SUPERVISED, "trainer.steps=9", "trainer.validate_every=100")
+    assert "was not finite in 5 updates in a row" in capsys.readouterr().err
+    [folder] = tmp_path.iterdir()
+    assert (folder / "checkpoints" / "step_000005").is_dir()
 
 
 @pytest.mark.slow

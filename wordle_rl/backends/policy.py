@@ -67,6 +67,10 @@ class LanguagePolicy(ABC):
             self.rows(self.lm), stop_ids=stops, max_context=most, timers=self.timers
         )
 
+    def check_predictions(self) -> None:
+        """Raise NotFinite if what follows a stop token overflows, though the weights do not."""
+        self.engine().next_logprobs([sorted(self.tokenizer.stop_ids)[:1]])
+
     @abstractmethod
     def _read(
         self, batch: Batch, rows: Rows, *, reference: bool = False, values: bool = False

@@ -60,12 +60,6 @@ def _run_hydra(name: str, typed: list[str]) -> None:
         f"{message}; settings are given as key=value, see --help"
     )
     argparse.ArgumentParser.parse_args = _parse_in_any_order  # type: ignore[assignment]
-    for key in (argument.partition("=")[0].lstrip("+~") for argument in sys.argv[1:]):
-        if key.startswith("hydra.") and not key.startswith(("hydra.sweeper", "hydra.searchpath")):
-            fail(
-                f"{key} has no effect here: output_dir=<folder> says where runs go, name= how they "
-                "are called, and hydra.sweeper.folder= where a study goes"
-            )
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
 
     def start(cfg: Any) -> None:

@@ -124,7 +124,8 @@ def planned(
 
     @cache
     def order(epoch: int) -> np.ndarray:
-        plain = np.random.default_rng([seed, epoch])
+        # The 1 tells the two words of a large seed from a seed and an epoch.
+        plain = np.random.default_rng([seed, epoch] if seed < 2**32 else [seed, epoch, 1])
         chance = plain if purpose is None else generator(purpose, seed=seed, number=epoch)
         return chance.permutation(len(secrets))
 

@@ -21,14 +21,16 @@ CONFIG = "config.yaml"  # the resolved config in a run folder
 _DATA = ("data", "data.path", "data.split")
 _NO_DATA = ("", "none", "null")
 # Keys of other programs, or of Hydra, whose work this program does by another one.
-_MEANT = {
+_MEANT: dict[str, str | None] = {
     "learning_rate": "optim.lr",
     "batch_size": "rollout.groups, which num_generations multiplies",
     "device": "backend.accelerator",
     "hydra/launcher": "hydra.sweeper.jobs, as a study has workers of its own",
     "hydra.launcher": "hydra.sweeper.jobs, as a study has workers of its own",
-    "hydra.run": "output_dir",
-    "hydra.sweep": "hydra.sweeper.folder",
+    "hydra.run": "output_dir={}",
+    "hydra.sweep": "hydra.sweeper.folder={}",
+    **dict.fromkeys(("hydra.sweeper", "hydra.searchpath")),  # the only ones with an effect
+    "hydra": "output_dir, name or hydra.sweeper.folder, as Hydra's own have no effect",
 }
 # Two steps of any run, to see that it works.
 _DEBUG = (
@@ -117,9 +119,10 @@ def expand(name: str, arguments: Sequence[str]) -> list[str]:
         else:
             given.append(quoted(argument))
     said = _by_key(given)
-    for key in said:
-        if meant := _MEANT.get(key) or _MEANT.get(".".join(key.split(".")[:2])):
-            raise ConfigError(f"{key}: the setting for this is {meant}, see --help")
+    for key, value in said.items():
+        names = (key, ".".join(key.split(".")[:2]), key.split(".")[0])
+        if meant := next((_MEANT[name] for name in names if name in _MEANT), None):
+            raise ConfigError(f"{key}: the setting for this is {meant.format(value)}, see --help")
     if said.get("logger") == "wandb":
         raise ConfigError("logger=wandb: the setting for this is logger.wandb=true")
     if said.get("experiment") != "none":  # whose user knows what it lacks

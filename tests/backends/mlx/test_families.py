@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 from transformers import AutoModelForCausalLM, Gemma3TextConfig, MistralConfig
 
-from tests.helpers.families import BATCH, IDS, TEXT, VOCAB, WIDE, build
+from tests.helpers.families import BATCH, IDS, TEXT, VOCAB, WIDE, build, save_family
 from tests.helpers.mlx_tiny import mlx_policy_of, settings_of
 from tests.helpers.tiny import (
     full_logprobs,
     many_stops,
     plain_copy,
-    qwen_like_tokenizer,
     sharpen,
 )
 from wordle_rl.algorithms.grpo import Grpo
@@ -66,12 +65,6 @@ def test_the_scale_of_gemmas_embedding_is_not_rounded() -> None:
     np.testing.assert_allclose(scores[trained], expected[trained], atol=3e-5)
 
 
-def saved(folder: Path, family: str = "llama") -> Path:
-    build(family).save_pretrained(folder)
-    qwen_like_tokenizer().save_pretrained(folder)
-    return folder
-
-
 def rewrite(file: Path, change: Any) -> None:
     config = json.loads(file.read_text())
     change(config)
@@ -86,7 +79,7 @@ def rewrite(file: Path, change: Any) -> None:
     ],
 )
 def test_a_model_that_mlx_cannot_train_is_one_line(family, said, tmp_path):
-    saved(tmp_path, family)
+    save_family(tmp_path, family)
     with pytest.raises(ConfigError, match=said) as error:
         load.load_model(settings_of(tmp_path), precision="fp32")
     assert str(error.value).startswith(f"{tmp_path}: ")
@@ -119,7 +112,9 @@ def test_a_bad_adapter_is_one_line(kind, tmp_path):
 
 def saved_adapter(tmp_path: Path) -> Path:
     lora = LoraSettings(rank=3, alpha=6.0, targets=["q_proj", "v_proj"])
-    found = load.load_model(settings_of(saved(tmp_path / "base"), lora=lora), precision="fp32")
+    found = load.load_model(
+        settings_of(save_family(tmp_path / "base"), lora=lora), precision="fp32"
+    )
     folder = tmp_path / "adapter"
     folder.mkdir()
     write_adapter(found, folder)

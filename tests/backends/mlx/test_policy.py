@@ -11,18 +11,15 @@ import pytest
 from mlx import nn
 from mlx_lm.models import qwen2
 
-from tests.helpers.mlx_tiny import mlx_gradients, mlx_policy_of, same_weights
+from tests.helpers.mlx_tiny import mlx_gradients, mlx_policy_of
 from tests.helpers.tiny import (
     batch_of,
-    full_logprobs,
     gemma,
     llama,
     lora_of,
-    plain_copy,
     qwen,
-    qwen_like_tokenizer,
 )
-from tests.helpers.updates import PLAIN, ROWS, games, play_bandit, whole
+from tests.helpers.updates import ROWS, games
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.ppo import Ppo
 from wordle_rl.backends import token_outputs
@@ -30,19 +27,6 @@ from wordle_rl.backends.mlx.causal_lm import MlxLM
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.grammar import Options
-from wordle_rl.training.update import update_in_minibatches
-
-
-@pytest.mark.parametrize("build", [qwen, llama, gemma])
-@pytest.mark.parametrize("micro_batch_tokens", [1, 1000])
-def test_a_padded_batch_is_scored_as_its_rows_one_by_one(build, micro_batch_tokens):  # row 9
-    model = build()
-    plain = plain_copy(model)
-    scores = mlx_policy_of(model, micro_batch_tokens=micro_batch_tokens).score(games())
-    for row, (ids, marks) in enumerate(ROWS):
-        expected = full_logprobs(plain, ids) * np.array(marks)
-        assert np.abs(scores[row, : len(ids)] - expected).max() < 1e-4
-        assert (scores[row, len(ids) :] == 0).all()
 
 
 def test_two_scorings_are_equal_though_the_adapter_has_dropout(adapter):  # row 16
@@ -55,94 +39,9 @@ def test_two_scorings_are_equal_though_the_adapter_has_dropout(adapter):  # row 
         assert np.array_equal(first, second)
 
 
-@pytest.mark.parametrize("kind", ["full", "bf16", "lora"])
-def test_the_reference_is_the_policy_at_the_start_and_stays_it(kind, model_folder):  # row 17
-    policy = policy_of_kind(kind, model_folder)
-    for _ in range(2):
-        policy.update(games(), PLAIN)
-    policy.keep_reference()
-    start = policy.score(games())
-    assert np.array_equal(policy.score(games(), reference=True), start)
-    metrics = update_in_minibatches(policy, Grpo(beta=0.1), games(), whole)
-    assert metrics["policy/kl"] == 0.0
-    assert np.array_equal(policy.score(games(), reference=True), start)
-    assert np.abs(policy.score(games()) - start).max() > 1e-3
-
-
 def policy_of_kind(kind: str, model_folder: str, **settings: Any) -> MlxPolicy:
     model = lora_of(model_folder) if kind == "lora" else qwen(340)
     return mlx_policy_of(model, precision="bf16" if kind == "bf16" else "fp32", **settings)
-
-
-@pytest.mark.parametrize("kind", ["full", "lora", "bf16"])
-def test_a_two_armed_bandit_is_won_in_95_of_100_games(kind, tmp_path):  # row 23
-    model = qwen(340, factor=20.0)
-    if kind == "lora":
-        model.save_pretrained(tmp_path)
-        qwen_like_tokenizer().save_pretrained(tmp_path)
-        model = lora_of(str(tmp_path))
-    policy = mlx_policy_of(model, lr=2e-2, precision="bf16" if kind == "bf16" else "fp32")
-
-    def wins() -> float:
-        logits = policy.loaded.model(mx.array([[7, 9]]))[0, -1].astype(mx.float32)
-        return float(mx.softmax(logits)[::2].sum())
-
-    assert 0.2 < wins() < 0.8
-    for step in range(40):
-        if (batch := play_bandit(policy, step)) is not None:
-            policy.update(batch, PLAIN)
-    assert wins() >= 0.95
-
-
-@pytest.mark.parametrize("kind", ["full", "lora", "bf16"])
-@pytest.mark.parametrize("fault", [float("nan"), float("inf")])
-def test_an_update_that_is_not_finite_is_skipped_as_if_it_had_never_been(kind, fault, model_folder):
-    policies = [policy_of_kind(kind, model_folder, clip_grad_norm=1.0) for _ in range(2)]
-    for policy in policies:
-        policy.update(games(), PLAIN)
-    before = dict(policies[0].weights)
-    assert policies[0].update(games((fault, 0.0, 0.0)), PLAIN)["update/skipped"] == 1.0
-    assert same_weights(before, policies[0].weights)
-    for policy in policies:  # moments are as they were, too
-        policy.update(games(), PLAIN)
-    assert same_weights(*(policy.weights for policy in policies))
-
-
-@pytest.mark.parametrize("kind", ["full", "bf16", "lora", "muon", "value head"])
-def test_a_checkpoint_restores_weights_and_moments_bit_for_bit(kind, model_folder, tmp_path):
-    name = "muon" if kind == "muon" else "adamw"  # row 22
-    written, read = (policy_of_kind(kind, model_folder, name=name) for _ in range(2))
-    batch, algorithm = games(), PLAIN
-    if kind == "value head":
-        batch, algorithm = valued(games()), Ppo()
-        for policy in (written, read):
-            policy.add_value_head()
-    for _ in range(3):
-        written.update(batch, algorithm)
-    written.save(tmp_path)
-    read.load(tmp_path)
-    assert same_weights(written.weights, read.weights)
-    for _ in range(2):
-        for policy in (written, read):
-            policy.update(batch, algorithm)
-    assert same_weights(written.weights, read.weights)
-    assert np.array_equal(written.score(games()), read.score(games()))
-
-
-@pytest.mark.parametrize("case", ["adapter into full", "full into adapter", "optimizer"])
-def test_the_checkpoint_of_another_model_is_refused_and_changes_nothing(
-    case, model_folder, tmp_path
-):
-    kinds = {"adapter into full": ("lora", "full"), "full into adapter": ("full", "lora")}
-    first, second = kinds.get(case, ("full", "full"))
-    written = policy_of_kind(first, model_folder)
-    name = "muon" if case == "optimizer" else "adamw"
-    read = policy_of_kind(second, model_folder, name=name)
-    written.save(tmp_path)
-    before = dict(read.weights)
-    with pytest.raises(ValueError, match=str(tmp_path)):
-        read.load(tmp_path)
-    assert same_weights(before, read.weights)
 
 
 @pytest.mark.parametrize("kind", ["bf16", "lora"])

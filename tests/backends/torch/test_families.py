@@ -16,14 +16,13 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from tests.helpers.families import BATCH, CONFIGS, IDS, VOCAB, WIDE, build
+from tests.helpers.families import BATCH, CONFIGS, IDS, VOCAB, WIDE, save_family
 from tests.helpers.tiny import (
     batch_of,
     full_logprobs,
     gradients,
     many_stops,
     policy_of,
-    qwen_like_tokenizer,
     same,
     weights_of,
 )
@@ -52,10 +51,7 @@ def family(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of the family with large random weights, as a user would have it on disk."""
-    path = tmp_path_factory.mktemp(family.replace(" ", "_"))
-    build(family).save_pretrained(path)
-    qwen_like_tokenizer().save_pretrained(path)
-    return path
+    return save_family(tmp_path_factory.mktemp(family.replace(" ", "_")), family)
 
 
 def loaded(folder: Path, *, lora: str | list[str] | None = None, context: int = 256) -> Any:
@@ -178,12 +174,6 @@ def test_adapters_are_on_attention_and_feed_forward_and_plain_peft_loads_them(
 # -- what is refused ------------------------------------------------------------------------------
 
 
-def small(folder: Path, name: str = "llama") -> Path:
-    build(name).save_pretrained(folder)
-    qwen_like_tokenizer().save_pretrained(folder)
-    return folder
-
-
 def rewrite(file: Path, **entries: Any) -> None:
     config = json.loads(file.read_text())
     config |= entries
@@ -191,7 +181,7 @@ def rewrite(file: Path, **entries: Any) -> None:
 
 
 def test_games_that_are_too_long_for_learned_places_are_refused(tmp_path):
-    small(tmp_path, "gpt2")
+    save_family(tmp_path, "gpt2")
     loaded(tmp_path, context=256)
     with pytest.raises(ConfigError, match=r"model\.max_context must be at most 256 .* not 257"):
         loaded(tmp_path, context=257)
@@ -202,7 +192,7 @@ def test_games_beyond_the_trained_length_are_refused_when_rotations_depend_on_th
         "rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 4,
         "long_factor": [2.0] * 4, "original_max_position_embeddings": 64,
     }  # fmt: skip
-    config = small(tmp_path, "phi3") / "config.json"
+    config = save_family(tmp_path, "phi3") / "config.json"
     rewrite(config, rope_parameters=rope, original_max_position_embeddings=64)
     loaded(tmp_path, context=64)
     with pytest.raises(ConfigError, match=r"model\.max_context must be at most 64"):
@@ -210,7 +200,7 @@ def test_games_beyond_the_trained_length_are_refused_when_rotations_depend_on_th
 
 
 def adapter(tmp_path: Path) -> Path:
-    base = small(tmp_path / "base")
+    base = save_family(tmp_path / "base")
     policy_of(loaded(base, lora=["q_proj", "v_proj"])).export(tmp_path / "adapter")
     return tmp_path / "adapter"
 
@@ -240,7 +230,7 @@ def test_an_adapter_without_its_base_is_one_line(tmp_path, monkeypatch, base, sa
         config = LlamaConfig(**{**WIDE, "hidden_size": 64}, **IDS)
         AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / base)
     elif base == "gpt2":
-        small(tmp_path / base, base)
+        save_family(tmp_path / base, base)
     name = None if base is None else base if "/" in base else str(tmp_path / base)
     rewrite(folder / "adapter_config.json", base_model_name_or_path=name)
     with pytest.raises(ConfigError, match=said) as error:

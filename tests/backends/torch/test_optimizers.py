@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from tests.helpers.tiny import lora_of, policy_of, qwen, qwen_like_tokenizer
-from tests.helpers.updates import trained
 from wordle_rl.backends.torch.optimizers import build_optimizers
 from wordle_rl.policy.optim import Optim
 
@@ -63,9 +62,3 @@ def test_what_muon_leaves_to_adamw_moves_at_its_share_of_the_learning_rate():
 
 def muon_weights(policy) -> set:
     return {p for g in policy.optimizers[1].param_groups for p in g["params"]}
-
-
-def test_a_checkpoint_of_another_optimiser_is_refused(tmp_path):
-    trained(policy_of(qwen(), name="muon"), 1).save(tmp_path)
-    with pytest.raises(ValueError, match=r"choose optim="):
-        policy_of(qwen()).load(tmp_path)

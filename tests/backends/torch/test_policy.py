@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,38 +13,16 @@ from torch.utils.data import DataLoader
 
 from tests.helpers.tiny import (
     batch_of,
-    full_logprobs,
     gemma,
     gradients,
     lora_of,
-    plain_copy,
     policy_of,
     qwen,
-    qwen_like_tokenizer,
     same,
     weights_of,
 )
-from tests.helpers.updates import PLAIN, ROWS, games, play_bandit, trained
-from wordle_rl.algorithms.grpo import Grpo
-from wordle_rl.backends.tiny_model import build_model
+from tests.helpers.updates import PLAIN, ROWS, games, trained
 from wordle_rl.backends.torch.backend import TrainingModule
-from wordle_rl.backends.torch.policy import TorchPolicy
-
-# -- scores ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("build", [qwen, gemma, lambda: gemma(softcap=5.0)])
-@pytest.mark.parametrize("micro_batch_tokens", [1, 1000])
-def test_a_padded_batch_is_scored_as_its_rows_one_by_one(build, micro_batch_tokens):  # row 9
-    model = build()
-    plain = plain_copy(model)
-    scores = policy_of(model, micro_batch_tokens=micro_batch_tokens).score(games())
-    assert scores.dtype == np.float32
-    for row, (ids, marks) in enumerate(ROWS):
-        expected = full_logprobs(plain, ids) * np.array(marks)
-        assert np.abs(scores[row, : len(ids)] - expected).max() < 1e-5
-        assert (scores[row, len(ids) :] == 0).all()
-
 
 # -- dropout --------------------------------------------------------------------------------------
 
@@ -84,31 +61,6 @@ def test_a_trainer_may_drive_a_run_and_leaves_dropout_off(adapter):  # row 16
     assert same(weights_of(policy.model), weights_of(alone.model))
 
 
-# -- reference ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["full", "bf16", "fresh adapter", "trained adapter"])
-def test_the_reference_is_the_policy_at_the_start_and_stays_it(
-    kind, model_folder, adapter
-):  # row 17
-    if kind in ("full", "bf16"):
-        model = qwen(340)
-        policy = policy_of(model, precision="bf16" if kind == "bf16" else "fp32")
-    else:
-        policy = policy_of(
-            lora_of(model_folder if kind == "fresh adapter" else adapter, dropout=0.5)
-        )
-    policy.keep_reference()
-    start = policy.score(games())
-    assert np.array_equal(policy.score(games(), reference=True), start)
-    ref = policy.score(games(), reference=True)
-    metrics = policy.update(replace(games(), ref_logprobs=ref), Grpo(beta=0.1))
-    assert metrics["policy/kl"] == 0.0
-    trained(policy)
-    assert np.array_equal(policy.score(games(), reference=True), start)
-    assert np.abs(policy.score(games()) - start).max() > 1e-3
-
-
 # -- learning -------------------------------------------------------------------------------------
 
 
@@ -126,56 +78,6 @@ def test_an_adapter_moves_and_its_base_and_reference_do_not(model_folder):  # ro
             assert not torch.equal(before[name], parameter), name
         else:
             assert torch.equal(before[name], parameter), name
-
-
-@pytest.mark.parametrize("kind", ["full", "lora", "bf16", "fp16"])
-def test_a_two_armed_bandit_is_won_in_95_of_100_games(kind, tmp_path):  # row 23
-    # Embeddings this long let a small hidden state prefer the even half of 340 tokens; LoRA
-    # leaves the embeddings as they are.
-    model = qwen(340, factor=20.0)
-    if kind == "lora":
-        model.save_pretrained(tmp_path)
-        qwen_like_tokenizer().save_pretrained(tmp_path)
-        model = lora_of(str(tmp_path))
-    policy = policy_of(model, lr=2e-2, precision=kind if kind[-2:] == "16" else "fp32")
-
-    def wins() -> float:
-        plain = plain_copy(policy.model)
-        with torch.no_grad():
-            shares = plain(input_ids=torch.tensor([[7, 9]])).logits[0, -1].float().softmax(-1)
-        return float(shares[::2].sum())
-
-    assert 0.2 < wins() < 0.8
-    for step in range(40):
-        batch = play_bandit(policy, step)
-        if batch is not None:
-            policy.update(batch, PLAIN)
-    assert wins() >= 0.95
-
-
-# -- failed updates -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["full", "lora", "bf16", "fp16"])
-@pytest.mark.parametrize("fault", [float("nan"), float("inf")])
-def test_an_update_that_is_not_finite_is_skipped_as_if_it_had_never_been(kind, fault, model_folder):
-    policies = [
-        policy_of(
-            lora_of(model_folder) if kind == "lora" else qwen(340),
-            precision=kind if kind[-2:] == "16" else "fp32",
-            clip_grad_norm=1.0,
-        )
-        for _ in range(2)
-    ]
-    for policy in policies:
-        trained(policy, 1)
-    before = weights_of(policies[0].model)
-    metrics = policies[0].update(games((fault, 0.0, 0.0)), PLAIN)
-    assert metrics["update/skipped"] == 1.0
-    assert same(before, weights_of(policies[0].model))
-    for policy in policies:  # moments and gradients are as they were, too
-        trained(policy, 1)
-    assert same(*(weights_of(policy.model) for policy in policies))
 
 
 # -- precision ------------------------------------------------------------------------------------
@@ -221,54 +123,3 @@ def test_gradients_that_float16_cannot_hold_are_scaled(tmp_path):
     resumed = policy_of(qwen(), precision="fp16")
     resumed.load(tmp_path)
     assert resumed._scaler.get_scale() == scale
-
-
-# -- checkpoints ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["full", "bf16", "fp16", "lora", "muon"])
-def test_a_checkpoint_restores_weights_and_moments_bit_for_bit(kind, model_folder, tmp_path):
-    def fresh(seed: int) -> TorchPolicy:
-        if kind == "lora":
-            return policy_of(lora_of(model_folder, seed=seed))
-        precision = kind if kind[-2:] == "16" else "fp32"
-        name = "muon" if kind == "muon" else "adamw"
-        return policy_of(qwen(340, seed=seed), precision=precision, name=name)
-
-    written, read = fresh(0), fresh(1)
-    trained(written)
-    written.save(tmp_path)
-    read.load(tmp_path)
-    assert same(weights_of(written.model), weights_of(read.model))
-    for before, after in zip(written.optimizers, read.optimizers, strict=True):
-        moments, restored = before.state_dict()["state"], after.state_dict()["state"]
-        assert moments.keys() == restored.keys() and moments
-        for key, state in moments.items():
-            assert all(torch.equal(value, restored[key][name]) for name, value in state.items())
-    assert np.array_equal(written.score(games()), read.score(games()))
-    trained(written, 2)
-    trained(read, 2)
-    assert np.array_equal(written.score(games()), read.score(games()))
-
-
-@pytest.mark.parametrize(
-    "case", ["width", "layers", "rank", "adapter into full", "full into adapter"]
-)
-def test_the_checkpoint_of_another_model_is_refused_and_changes_nothing(
-    case, model_folder, tmp_path
-):
-    full, lora = policy_of(qwen(340)), policy_of(lora_of(model_folder))
-    wide = {"hidden_size": 64, "layers": 2, "heads": 4, "kv_heads": 2, "intermediate_size": 64}
-    deep = {**wide, "hidden_size": 32, "layers": 3}
-    written, read = {
-        "width": (lambda: policy_of(build_model(vocab_size=340, **wide)), full),
-        "layers": (lambda: policy_of(build_model(vocab_size=340, **deep)), full),
-        "rank": (lambda: policy_of(lora_of(model_folder, rank=2)), lora),
-        "adapter into full": (lambda: policy_of(lora_of(model_folder)), full),
-        "full into adapter": (lambda: policy_of(qwen(340)), lora),
-    }[case]
-    trained(written(), 1).save(tmp_path)
-    before = weights_of(read.model)
-    with pytest.raises(ValueError, match=str(tmp_path / "model")):
-        read.load(tmp_path)
-    assert same(before, weights_of(read.model))

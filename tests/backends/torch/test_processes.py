@@ -20,12 +20,10 @@ import torch
 from tests.helpers.runs import assert_close_runs, assert_saved, resume, run, settings, stop
 from tests.helpers.tiny import (
     WORDS,
-    AlwaysGuesses,
     batch_of,
-    many_stops,
+    guessing_tokenizer,
     policy_of,
     qwen,
-    qwen_like_tokenizer,
     recipe_of,
     same,
     step_of,
@@ -78,8 +76,7 @@ class Member:
 
 def policy_for(processes: Any) -> TorchPolicy:
     """Weights follow the gradient itself: AdamW would blow up what rounding leaves of a zero."""
-    tokenizer = AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
-    policy = policy_of(qwen(340), tokenizer, clip_grad_norm=0.1)
+    policy = policy_of(qwen(340), guessing_tokenizer(), clip_grad_norm=0.1)
     policy.processes = processes
     policy.keep_reference()
     policy.add_value_head()

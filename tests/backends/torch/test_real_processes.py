@@ -90,15 +90,6 @@ def runs(pid: int) -> bool:
         return False
 
 
-@pytest.mark.slow
-def test_a_process_that_dies_ends_the_run_in_one_line(run):
-    process, other = run
-    os.kill(other, signal.SIGKILL)
-    assert process.wait(60) == 1
-    [line] = [line for line in process.stderr if "error" in line]
-    assert "process 1 ended with exit code -9, so the run stops: continue with" in line
-
-
 @pytest.mark.slow  # in a second, with a child that is no process of a run: test_interrupts.py
 def test_a_second_signal_ends_both_though_the_other_hangs(run):
     process, other = run

@@ -98,24 +98,6 @@ def test_tokens_are_weighed_by_default_where_servers_draw_them(base, overrides, 
 
 
 @pytest.mark.slow
-def test_a_server_that_dies_in_a_step_costs_nothing(root, base, start, capsys):
-    servers = [start(seed=1), start(seed=2)]
-    answer = servers[0]._complete
-
-    def die(body: dict[str, Any]) -> Any:
-        if servers[0].count(LOAD) == 3:  # after the second update
-            servers[0].close()
-        return answer(body)
-
-    servers[0]._complete = die  # pyright: ignore[reportAttributeAccessIssue]
-    _, path = run(root, *base, urls(*servers))
-    steps = [m for m in metrics_of(path) if "loss" in m]
-    assert [m["step"] for m in steps] == [1, 2, 3, 4, 5, 6]
-    assert max(m["policy/largest_sampler_gap"] for m in steps) < 1e-4
-    assert f"warning: {servers[0].url}" in capsys.readouterr().err
-
-
-@pytest.mark.slow
 def test_a_run_that_loses_all_servers_is_saved_and_continues_with_others(
     root, base, start, capsys, monkeypatch
 ):

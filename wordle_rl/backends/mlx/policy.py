@@ -163,6 +163,7 @@ class MlxPolicy(LanguagePolicy):
         """Write everything a resumed run needs: export() and the optimisers' states."""
         if not all(mx.isfinite(weight).all() for weight in self.weights.values()):
             raise NotFinite("weights")
+        self.check_predictions()
         self.export(folder / "model")
         self.optimizers.save(folder / _OPTIMIZER)
 

@@ -252,6 +252,7 @@ class TorchPolicy(LanguagePolicy):
         used = (copied for copied, _ in self._copied_and_masters())  # fp16 holds less than fp32
         if not all(weight.isfinite().all() for weight in (*self.trainable, *used)):
             raise NotFinite("weights")
+        self.check_predictions()
         self.export(folder / "model")
         save_states(self.optimizers, folder / _OPTIMIZER)
         if self._scaler.is_enabled():

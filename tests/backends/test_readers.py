@@ -1,0 +1,59 @@
+"""transformers 4.57 computes the same with what is written here: `pytest -m readers`, by pip."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.helpers import exports as made
+from tests.helpers.families import build
+from tests.helpers.tiny import policy_of, sharpen
+from wordle_rl.commands.export import export
+
+OLDER = ["transformers==4.57.6", "huggingface-hub==0.36.0", "tokenizers==0.22.1"]
+READ = """
+import json, sys, torch, transformers; print(transformers.__version__)
+from peft import PeftModel
+from transformers import AutoModelForCausalLM as Model, AutoTokenizer
+for place in sys.argv[1:]:
+    names, ids = AutoTokenizer.from_pretrained(f"{place}/merged"), torch.arange(10, 60)[None]
+    whole = Model.from_pretrained(f"{place}/merged")
+    adapted = PeftModel.from_pretrained(Model.from_pretrained(f"{place}/base"), f"{place}/peft")
+    logits = [model.eval()(ids).logits.detach().tolist() for model in (whole, adapted)]
+    chat = names.apply_chat_template([{"role": "user", "content": "Guess."}], tokenize=False)
+    print(json.dumps([logits, chat, names.encode("crane, slate")]))
+"""
+pytestmark = [pytest.mark.slow, pytest.mark.readers, pytest.mark.timeout(1200)]
+pytestmark += [pytest.mark.usefixtures("quiet")]
+
+
+def write(family, folder) -> None:
+    """A model with a rotary base of its own, an adapter on it, and both merged."""
+    model = build(family)
+    rope = model.config.get_text_config().rope_parameters
+    for each in rope.values() if family == "gemma3" else [rope]:
+        each["rope_theta"] *= 30.0
+    policy_of(sharpen(type(model)(model.config), 4.0)).export(folder / "base")
+    made.save_adapter(folder / "base", folder / "adapter")
+    run = made.save_run(folder, folder / "adapter", f"model.path={folder / 'base'}", made.LORA)
+    for form, more in ("merged", {"precision": "float32"}), ("peft", {}):
+        export(str(run), format=form, output=str(folder / form), **more)  # pyright: ignore
+
+
+def test_transformers_4_reads_what_transformers_5_reads(tmp_path) -> None:
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", "older", *OLDER]
+    if (done := subprocess.run(pip, cwd=tmp_path, capture_output=True, text=True)).returncode:
+        pytest.skip(f"pip cannot download {OLDER[0]}: {done.stderr.strip()[-200:]}")
+    for family in (families := ["llama", "qwen2", "qwen3", "gemma3"]):
+        write(family, tmp_path / family)
+    path, call = {"PYTHONPATH": str(tmp_path / "older")}, [sys.executable, "-c", READ, *families]
+    new, old = (subprocess.check_output(call, cwd=tmp_path, env=os.environ | more).splitlines()
+                for more in ({}, path))  # fmt: skip
+    assert old[0] == b"4.57.6" != new[0] and len(new) == 1 + len(families)
+    for found, expected in zip(old[1:], new[1:], strict=True):
+        (logits, *names), (wanted, *others) = json.loads(found), json.loads(expected)
+        assert names == others
+        np.testing.assert_allclose(logits, wanted, rtol=0, atol=1e-5)

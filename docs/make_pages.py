@@ -15,16 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 PAGES = BUILD / "pages"
 # What git knows and what is new, so that a page under work shows, too.
-GATHERED = [
-    "*.md",
-    "*.png",
-    "examples/*",
-    "LICENSE",
-    ":!tests",
-    ":!wordle_rl",
-    ":!notes",
-    ":!.github",
-]
+LEFT_OUT = [":!tests", ":!wordle_rl", ":!notes", ":!.github"]
+GATHERED = ["*.md", "*.png", "examples/*", "LICENSE", *LEFT_OUT]
 
 
 def output(*command: str) -> str:

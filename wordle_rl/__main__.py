@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from wordle_rl import __version__
+from wordle_rl.runs.config import admit_own
 from wordle_rl.runs.errors import fail, user_errors, whole_command
 
 with whole_command():  # which names a library that is not installed
@@ -75,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str]) -> int | None:
     """Run a command; a wrong argument or input ends it with one line and exit code 2."""
     with user_errors():
+        admit_own(arguments)
         try:
             return app(arguments, prog_name="wordle-rl", standalone_mode=False)
         except typer.TyperException as error:

@@ -8,8 +8,10 @@ import pytest
 from tests.helpers.outcomes import outcomes_by_game, outcomes_by_turn
 from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.dr_grpo import DrGrpo
+from wordle_rl.algorithms.gdpo import Gdpo
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.gspo import Gspo
+from wordle_rl.algorithms.max_rl import MaxRl
 from wordle_rl.algorithms.rloo import Rloo
 
 ALGORITHMS: dict[str, Any] = {
@@ -18,6 +20,7 @@ ALGORITHMS: dict[str, Any] = {
     "dapo": Dapo(),
     "dr_grpo": DrGrpo(normalizer=1),
     "rloo": Rloo(),
+    "max_rl": MaxRl(),
 }
 SCALED = ("grpo", "gspo", "dapo")  # whose advantages are equal by construction
 
@@ -59,6 +62,8 @@ BY_TURN = {
         [-16 / 3], [0], [0],
         [0, -3, -6, 0], [0], [0],
     ],
+    "max_rl": [[1, -1 / 3, 1], [0, -1 / 2], [0, 0], [0, 1], [0, 1 / 2], [0, 0],
+               [-1], [0], [0], [0, -2 / 3, -1, 0], [0], [0]],
 }  # fmt: skip
 # By game the whole reward is compared, here 8 4 0 4 in group 0 and 1 3 1 3 in group 1, all of
 # whose games count however long they were. Group 1: mean 2, squares 4, by 3: 1 / sqrt(4/3).
@@ -69,6 +74,7 @@ BY_GAME = {
     "grpo": [ROOT, -SIDE, 0, 0, SIDE, 0, -ROOT, -SIDE, 0, 0, SIDE, 0],
     "dr_grpo": [4, -1, 0, 0, 1, 0, -4, -1, 0, 0, 1, 0],
     "rloo": [16 / 3, -4 / 3, 0, 0, 4 / 3, 0, -16 / 3, -4 / 3, 0, 0, 4 / 3, 0],
+    "max_rl": [1, -1 / 2, 0, 0, 1 / 2, 0, -1, -1 / 2, 0, 0, 1 / 2, 0],
 }
 
 
@@ -100,3 +106,23 @@ def test_with_credit_by_game_whole_games_are_compared(name):  # row 32
         found_by_game(name), BY_GAME[formula(name)], TURNS, strict=True
     ):
         assert values == pytest.approx(np.full(turns, expected), abs=1e-12)
+
+
+def test_max_rl_learns_nothing_where_nothing_succeeds():
+    compared = MaxRl().compare(np.array([[0.0, 0, 0, 0], [0, 0, 0, 1], [0, -2, 1, 0]]))
+    assert compared.tolist() == [[0] * 4, [-1, -1, -1, 3], [0] * 4]
+
+
+@pytest.mark.parametrize("by_turn", [False, True])
+def test_gdpo_normalises_each_part_of_the_reward_by_itself(by_turn):  # row 10
+    # Group 0: 0 0 0 4, mean 1, squares 12, by 3: -1 -1 -1 3 over 2. And 1 3 1 3: -s s -s s, see
+    # SIDE. With weights 2 and 1 the sums are -1-s -1+s -1-s 3+s. Nothing differs in group 1.
+    parts = [{"win": np.full(2, w), "value": np.full(2, v)} for w, v in
+             zip([0, 0, 0, 4, 5, 5], [1, 3, 1, 3, 0.1, 0.1], strict=True)]  # fmt: skip
+    fields = {"parts": parts, "weights": {"win": 2.0}, "by_turn": by_turn}
+    outcomes = outcomes_by_turn([[9, 9]] * 6, [0, 0, 0, 0, 1, 1], **fields)
+    sums = np.array([-1 - SIDE, -1 + SIDE, -1 - SIDE, 3 + SIDE, 0.0, 0.0])
+    expected = np.repeat(sums / (sums @ sums / 6) ** 0.5, 2).reshape(6, 2)
+    assert np.array(Gdpo().advantages(outcomes).per_turn) == pytest.approx(
+        expected, rel=1e-9, abs=0
+    )

@@ -21,14 +21,6 @@ def advantages(algorithm: Any, *to_go: list[float], n: int = 2) -> list[list[flo
 
 
 @pytest.mark.parametrize("algorithm", EVERY)
-def test_a_rollout_alone_in_its_group_at_a_turn_gets_no_advantage_there(algorithm: Any) -> None:
-    # Another group has two rollouts at that turn, which say nothing about this one.
-    found = advantages(algorithm, [1.0, 9.0], [1.0], [2.0, 3.0], [2.0, 5.0])
-    assert found[:2] == [[0.0, 0.0], [0.0]]
-    assert found[2][1] < 0.0 < found[3][1]
-
-
-@pytest.mark.parametrize("algorithm", EVERY)
 def test_equal_rewards_give_exact_zeros(algorithm: Any) -> None:  # row 10
     third = 1.0 / 3.0
     equal = [[third, 0.1], [third, 0.1], [third, 0.1]]

@@ -35,7 +35,7 @@ def test_every_option_builds_an_experiment(choice: str) -> None:
 
 
 # Whose shipped values are not the defaults. The program fills in the budget.
-CHOSEN = {"grpo": {"beta"}, "dr_grpo": {"budget"}, "ppo": {"kl"}, "rloo": {"kl"}}
+CHOSEN = {"grpo": {"beta"}, "dr_grpo": {"budget"}, "ppo": {"kl"}, "rloo": {"kl"}, "max_rl": {"kl"}}
 
 
 @pytest.mark.parametrize("name", OPTIONS["algorithm"])
@@ -157,7 +157,7 @@ def test_a_model_may_choose_its_optimizer_and_the_command_line_overrules_it() ->
     assert (name(), name("model=qwen3b")) == ("muon", "adamw")
     assert (name("optim=adamw"), name("model=qwen3b", "optim=muon")) == ("adamw", "muon")
     assert composed("optim=adamw", "optim.lr=0.5").optim.lr == 0.5
-    assert composed("optim=adamw", "experiment=embedded/tiny").optim.beta2 == 0.95
+    assert composed("optim=adamw", "experiment=imitate", "model=smollm2").optim.beta2 == 0.95
 
 
 def test_protocol_split_never_trains_on_a_test_or_validation_secret() -> None:

@@ -15,7 +15,7 @@ from wordle_rl.runs.paths import CONF
 from wordle_rl.training.experiment import Experiment
 
 SMALL = {"lexicon", "micro", "mini", "tiny", "untrained"}
-FOR_SMALL = {"all", "clean", "none", "quick", "study", "embedded/tiny", "embedded/lexicon"}
+FOR_SMALL = {"all", "clean", "none", "quick", "study"}
 FOR_PRETRAINED = {"imitate", "reinforce", "gemma4b_mac", "qwen1.5b_mac", "qwen3b_server"}
 
 

@@ -84,12 +84,17 @@ def test_it_has_all_choices_and_the_commands(run, installed):
     assert "wordle-rl train" in run("train --help")
 
 
-def test_a_run_trains_resumes_and_is_evaluated_in_the_current_folder(run, tmp_path):
-    text = run(f"train {SMALL}")
-    assert "full games: wordle-rl eval run=" in text
+def test_a_run_with_parts_of_ones_own_trains_resumes_and_is_evaluated_here(run, tmp_path):
+    shutil.copytree(ROOT / "examples" / "own_parts", tmp_path / "mine")
+    own = "reward=vowel history=upto4 history.player=parts.Varied algorithm=dr_grpo"
+    text = run(f"train --config-dir mine {own} algorithm._target_=parts.ByState {SMALL}")
+    assert "full games: wordle-rl eval --config-dir=" in text
     [folder] = (tmp_path / "outputs").iterdir()
     assert (folder / "summary.json").is_file()
-    assert "\nstep 3 " in run(f"train resume=outputs/{folder.name} trainer.steps=3")
-    run(f"eval run=outputs/{folder.name} limit=5 compare=false")
-    assert [path.name for path in tmp_path.iterdir()] == ["outputs"]
+    assert "reward/vowel" in (folder / "metrics.jsonl").read_text()
+    again = f"train resume=outputs/{folder.name} trainer.steps=3"
+    assert "history.player must be" in run(again, code=2)
+    assert "\nstep 3 " in run(f"{again} --config-dir=mine")
+    run(f"eval run=outputs/{folder.name} limit=5 compare=false -cd mine")
+    assert {path.name for path in tmp_path.iterdir()} == {"outputs", "mine"}
     assert "did you mean experiment" in run("train experimnt=demo", code=2)

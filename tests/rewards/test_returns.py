@@ -63,6 +63,17 @@ def returns(groups: Groups, sets: dict[str, RewardSet], scores: Scores) -> Retur
     return cache(of)
 
 
+@pytest.mark.parametrize("discount", [1.0, 0.5])
+def test_the_parts_of_a_return_add_up_to_it(discount, groups, sets, scores, returns):  # row 20
+    of_turns = returns("phase2", discount)[0]
+    for game, reward, to_go in zip(groups[0], scores("phase2")[0], of_turns, strict=True):
+        parts = sets["phase2"].by_part(game, reward, discount)
+        assert np.sum([*parts.values()], axis=0) == pytest.approx(to_go, abs=1e-7)
+        own = [turn["value"] for turn in reward.turns]
+        later = [sum(v * discount**d for d, v in enumerate(own[k:])) for k in range(len(own))]
+        assert parts["value"] == pytest.approx(later, abs=1e-8)
+
+
 def won_and_lost(groups: Groups) -> Iterator[tuple[int, int, int]]:
     """Group, won game and lost game of each pair on one secret."""
     for number, games in enumerate(groups):

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from research.make_models import TINY
 from tests.helpers.configs import composed
 from tests.helpers.runs import LEARNING, resume, without_clock
 from wordle_rl.backends import loggers
@@ -32,7 +33,7 @@ SMALL = [
     "words.test=12", "words.val=12", "rollout.groups=4", "backend.precision=fp32",
     "backend.threads=1", "logger=none", "trainer.games_every=2",
 ]  # fmt: skip
-SUPERVISED = ["experiment=embedded/tiny", "words.protocol=split", *SMALL]
+SUPERVISED = [*TINY.split(), "words.protocol=split", *SMALL]
 REINFORCED = [
     "model=untrained",
     "sampling.temperature=0.7",

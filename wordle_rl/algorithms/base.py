@@ -4,12 +4,14 @@ Axes: R rollouts of a step, K turns of a rollout, S sequences, T tokens.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wordle_rl.game.rules import State
 from wordle_rl.runs.instantiate import Within
 
 Array = NDArray[Any]
@@ -49,6 +51,9 @@ class StepOutcomes:
     values: list[Array] | None = None  # [R] of [K] value head before each answer
     by_turn: bool  # whether credit is by turn, not by game
     discount: float  # of later turns in returns
+    states: list[list[State]] = field(default_factory=list)  # [R] of [K] board before each turn
+    parts: list[dict[str, Array]] = field(default_factory=list)  # [R] of [K] by name: of returns
+    weights: Mapping[str, float] = field(default_factory=dict)  # of components, within parts
 
     @property
     def totals(self) -> Array:
@@ -109,6 +114,7 @@ class Algorithm(ABC):
     needs_reference = False  # the loss or the penalties read ref_logprobs
     needs_entropy = False  # the loss reads entropy
     needs_values = False  # the algorithm uses and trains a value head
+    needs_parts = False  # advantages reads parts, what each component adds to returns
     scores_rollouts = False  # penalties or advantages need the trainer's scores of all rollouts
     skips_zero_advantages = False  # a sequence of zero advantage has zero gradient: leave it out
     takes_token_advantages = False  # tokens of one answer may have different advantages

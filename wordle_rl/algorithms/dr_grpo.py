@@ -21,10 +21,6 @@ class DrGrpo(PolicyGradient):
     A = reward - mean of the rewards compared, budget = sampling.max_tokens x answers of a rollout
     at most.
 
-    With credit by game the rewards of a group's games are compared, as in the paper. With credit by
-    turn they are the rewards from one turn on of the group's games that still play there. The mean
-    of a game that is alone is its own reward, so it has A = 0.
-
     A game may have as many answers as it has turns left, plus rules.max_retries where the rules
     have retries. A single guess is one answer. The paper's rollouts have one answer each, so its
     budget is the most tokens of an answer.

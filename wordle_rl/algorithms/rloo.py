@@ -15,9 +15,7 @@ class Rloo(PolicyGradient):
     """gradient = -A gradient(log p(sequence)), averaged over sequences;
     A = reward - mean reward of the others in the group.
 
-    With credit by turn, the reward is counted from one turn on and the others are the rollouts of
-    the group that still play there. A rollout that is alone has no others. The paper needs two, and
-    here it has A = 0.
+    A rollout that is alone has no others. The paper needs two, and here it has A = 0.
 
     With one update per batch, as in the paper, the clipped ratio has exactly this gradient. With
     several, it keeps the policy near the one that played.

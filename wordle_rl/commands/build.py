@@ -20,13 +20,7 @@ from wordle_rl.data.load import DataSettings, TrainingData, load_data
 from wordle_rl.evaluation.regret import Regret, best_player
 from wordle_rl.game.feedback_table import cache_folder, feedback_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players import (
-    GreedyEntropy,
-    Mistakes,
-    Player,
-    RandomConsistent,
-    Teacher,
-)
+from wordle_rl.game.players import GreedyEntropy, Mistakes, Player, RandomConsistent, Teacher
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling
@@ -49,6 +43,7 @@ from wordle_rl.runs.instantiate import (
     Seed,
     check_choice,
     check_type,
+    find_own,
     instantiate,
     option_of,
 )
@@ -262,7 +257,7 @@ def _check_recipe(recipe: Recipe, splits: Splits, trainer: TrainerSettings) -> N
     if recipe.teacher is not None and taught is not None:
         others = {*recipe.secrets, *recipe.allowed_secrets} - {*recipe.words.answers}
         refuse(
-            not taught.player.endswith("_allowed") and others,
+            taught.player in ("random_consistent", "entropy") and others,
             "algorithm.player must be random_consistent_allowed where any allowed word can be the "
             f"secret, not {taught.player}, which finds answers alone",
         )
@@ -311,7 +306,7 @@ def build_style(config: Mapping[str, Any], rules: Rules) -> PromptStyle:
 def build_history(node: Any, knowledge: Knowledge, rules: Rules) -> History | None:
     """Build where training games begin. None means the empty board."""
     settings: HistorySettings = instantiate("history", node, HistorySettings)
-    check_choice("history.player", settings.player, tuple(PLAYERS))
+    make = choose_player("history.player", settings.player)
     refuse(
         settings.most >= rules.max_turns,
         f"history.most must be below rules.max_turns={rules.max_turns}, so that a turn is left to "
@@ -324,8 +319,19 @@ def build_history(node: Any, knowledge: Knowledge, rules: Rules) -> History | No
         f"history.player={settings.player} ignores clues, which rules.hard_mode=true forbids: "
         "choose another player",
     )
-    player, stand_in = PLAYERS[settings.player](knowledge), RandomConsistent(knowledge, "allowed")
+    player, stand_in = make(knowledge), RandomConsistent(knowledge, "allowed")
     return History(least=settings.least, most=settings.most, player=player, stand_in=stand_in)
+
+
+def choose_player(
+    key: str, name: str, players: Mapping[str, Callable[[Knowledge], Player]] = PLAYERS
+) -> Callable[[Knowledge], Player]:
+    """What makes the scripted player of a name: one of players, or the user's own class."""
+    if (own := find_own(key, name)) is None:
+        check_choice(key, name, tuple(players))
+        return players[name]
+    refuse(not (isinstance(own, type) and issubclass(own, Player)), f"{key}={name} is no Player")
+    return own
 
 
 def build_teacher(
@@ -335,8 +341,8 @@ def build_teacher(
     wanted = algorithm.imitates
     if wanted is None:
         return None
-    check_choice("algorithm.player", wanted.player, tuple(PLAYERS))
-    player, thinks = PLAYERS[wanted.player](knowledge), wanted.reasoning != "none"
+    player = choose_player("algorithm.player", wanted.player)(knowledge)
+    thinks = wanted.reasoning != "none"
     refuse(
         wanted.choices and not isinstance(player, Teacher),
         "algorithm.targets=distribution needs a player that chooses among guesses, "

@@ -12,7 +12,7 @@ import sys
 import warnings
 from typing import Any
 
-from wordle_rl.runs.config import begin_with_run, compose_config, expand
+from wordle_rl.runs.config import admit_own, begin_with_run, compose_config, expand
 from wordle_rl.runs.errors import fail, whole_command
 from wordle_rl.runs.paths import CONF
 from wordle_rl.runs.processes import read_launch
@@ -28,7 +28,7 @@ def run_composed(name: str) -> None:
     Of torchrun's processes only the first one reads them, but each worker of a study does.
     """
     with whole_command():
-        given = set(sys.argv[1:])
+        given, own = set(sys.argv[1:]), admit_own(sys.argv[1:])
         launch = read_launch() if name == TRAIN and not _STUDY & given else None
         if launch is not None and launch.rank:
             from wordle_rl.commands.train import follow
@@ -41,12 +41,13 @@ def run_composed(name: str) -> None:
         if _HELP & given:
             from wordle_rl.commands.help import format_help
 
-            settings = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
+            settings = [a for a in sys.argv[1:] if a[:1] == "~" or ("=" in a and a[0] != "-")]
             print(format_help(name, compose_config(name, settings, with_hydra=True)))
         else:
             typed = sys.argv = [sys.argv[0], *expand(name, sys.argv[1:])]
             if name == TRAIN and not _STUDY & given:
                 sys.argv = [sys.argv[0], *begin_with_run(sys.argv[1:])]
+            sys.argv = sys.argv + ([f"--config-dir={own}"] if own else [])
             _run_hydra(name, typed)
 
 

@@ -23,6 +23,7 @@ from wordle_rl.commands.build import (
     build_history,
     build_style,
     check_keys,
+    choose_player,
     resolve,
 )
 from wordle_rl.commands.resume import (
@@ -35,12 +36,7 @@ from wordle_rl.commands.resume import (
 from wordle_rl.evaluation.regret import Regret, best_player
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players import (
-    Decoder,
-    Player,
-    RandomConsistent,
-    RandomWord,
-)
+from wordle_rl.game.players import Decoder, Player, RandomConsistent, RandomWord
 from wordle_rl.game.rules import Game, PlayedTurn, Rules, State
 from wordle_rl.policy.lineage import describe_lineage, stages_of
 from wordle_rl.policy.optim import Optim
@@ -57,22 +53,15 @@ from wordle_rl.rollouts.teacher import ScriptedPlayer, draw_shots
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.config import compose_config
 from wordle_rl.runs.folder import RunFolder, find_run
-from wordle_rl.runs.instantiate import (
-    MOST,
-    ConfigError,
-    Count,
-    Seed,
-    Within,
-    check_choice,
-    instantiate,
-)
+from wordle_rl.runs.instantiate import MOST, ConfigError, Count, Seed, Within, instantiate
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training.progress import GameCount, announce
 from wordle_rl.words.lists import WordLists
 from wordle_rl.words.splits import Splits, WordSettings
 
 _GAMES_AT_ONCE = 512
-_RANDOM = "random"  # the player that knows no clues, beside PLAYERS
+# With the player that knows no clues.
+_PLAYERS = {**PLAYERS, "random": lambda knowledge: RandomWord(knowledge.words)}
 _MOST_ALLOWED = 15_000  # up to so many allowed words, entropy over all of them is cheap enough
 # A model's file may choose these.
 _FOR_TRAINING = {"optim", "rollout", "num_generations", "trainer"}
@@ -266,7 +255,7 @@ def load_player(
 def build_tournament(config: dict[str, Any], settings: EvalSettings) -> Tournament:
     """What every player plays. Raises ConfigError."""
     if settings.player is not None:
-        check_choice("player", settings.player, (*PLAYERS, _RANDOM))
+        choose_player("player", settings.player, _PLAYERS)
     listed: WordSettings = instantiate("words", config["words"], WordSettings)
     words, splits = listed.load()
     knowledge = Knowledge(words, feedback_table(words))
@@ -301,9 +290,7 @@ def build_scripted(settings: EvalSettings, knowledge: Knowledge) -> Player | Non
     """The scripted player of the settings, None for a model."""
     if settings.player is None:
         return None
-    if settings.player == _RANDOM:
-        return RandomWord(knowledge.words)
-    return PLAYERS[settings.player](knowledge)
+    return choose_player("player", settings.player, _PLAYERS)(knowledge)
 
 
 def build_solvers(knowledge: Knowledge, decoder: Decoder | None = None) -> list[Player]:

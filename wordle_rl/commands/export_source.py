@@ -10,11 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from wordle_rl.commands.build import (
-    build_backend_settings,
-    build_style,
-    resolve,
-)
+from wordle_rl.commands.build import build_backend_settings, build_style, resolve
 from wordle_rl.commands.resume import read_saved_config
 from wordle_rl.export.formats import Source, Start
 from wordle_rl.game.rules import Rules

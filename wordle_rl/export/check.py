@@ -48,11 +48,7 @@ _MOST_ROUNDINGS = 25  # without an adapter to compare with
 
 
 def export(
-    source: Source,
-    target: Path,
-    form: Format,
-    precision: str,
-    card: Callable[[str, Change], str],
+    source: Source, target: Path, form: Format, precision: str, card: Callable[[str, Change], str]
 ) -> tuple[str, Change]:
     """Write a new folder, whole or not at all. Returns its precision, and how far it is off.
 

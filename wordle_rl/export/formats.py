@@ -90,12 +90,7 @@ def write(source: Path, target: Path, form: Format, precision: str) -> str:
 
 def _write_adapter(source: Path, target: Path) -> str:
     """Write an adapter in PEFT's form."""
-    from wordle_rl.backends.adapters import (
-        ADAPTER,
-        FILES,
-        convert_adapter,
-        read_adapter_form,
-    )
+    from wordle_rl.backends.adapters import ADAPTER, FILES, convert_adapter, read_adapter_form
     from wordle_rl.backends.loading import VALUE_HEAD
 
     if read_adapter_form(source) == "mlx":

@@ -22,12 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wordle_rl.policy.settings import UNTRAINED
-from wordle_rl.runs.files import (
-    check_all_entries,
-    check_entries,
-    read_object,
-    write_json,
-)
+from wordle_rl.runs.files import check_all_entries, check_entries, read_object, write_json
 from wordle_rl.runs.folder import given_name
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.words.lists import WordLists, words_digest

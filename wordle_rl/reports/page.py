@@ -16,15 +16,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from wordle_rl.reports.pictures import curve_pictures, player_pictures, to_svg
-from wordle_rl.reports.run import (
-    GUESSES,
-    WINS,
-    Estimate,
-    Result,
-    Run,
-    difference,
-    read_run,
-)
+from wordle_rl.reports.run import GUESSES, WINS, Estimate, Result, Run, difference, read_run
 from wordle_rl.reports.solvers import OPTIMUM, OPTIMUM_TITLE, solvers_of
 from wordle_rl.runs.config import flatten
 from wordle_rl.runs.files import render_template, write_bytes

@@ -41,9 +41,11 @@ ends the game, law 4 charges five turns of 0 - 0.2: forfeit -1.000.
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, pairwise
 from numbers import Real
 from typing import Annotated, Any, Protocol
@@ -52,7 +54,7 @@ from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Game, PlayedTurn
 from wordle_rl.rewards.format import NOT_IN_LIST, Format
 from wordle_rl.rewards.win import Win
-from wordle_rl.runs.instantiate import ConfigError, Within, check_type, instantiate
+from wordle_rl.runs.instantiate import ConfigError, Within, check_type, find_own, instantiate
 
 CREDIT, FORFEIT, RETRY = "credit", "forfeit", "retry"
 KL, OVERLONG = "kl", "overlong"  # what an algorithm may take off; outside the laws above
@@ -185,10 +187,20 @@ class RewardSet:
         """
         own = [math.fsum(v for n, v in turn.items() if n != CREDIT) for turn in reward.turns]
         if self.lawful and game.won:
-            unused = range(1, game.state.max_turns - game.state.turn + 1)
-            own[-1] += self.turn_maximum * math.fsum(discount**d for d in unused)
-        totals = accumulate(reversed(own), lambda later, now: now + discount * later)
-        return [round(total, _DIGITS) for total in totals][::-1]
+            own[-1] += self._unused(game, discount)
+        return _to_go(own, discount)
+
+    def by_part(self, game: Game, reward: GameReward, discount: float) -> dict[str, list[float]]:
+        """[K] by name: what each component and each correction adds to to_go."""
+        names = dict.fromkeys(name for turn in reward.turns for name in turn)
+        parts = {name: [turn.get(name, 0.0) for turn in reward.turns] for name in names}
+        if CREDIT in parts:
+            parts[CREDIT][-1] = self._unused(game, discount)
+        return {name: _to_go(own, discount) for name, own in parts.items()}
+
+    def _unused(self, game: Game, discount: float) -> float:
+        unused = range(1, game.state.max_turns - game.state.turn + 1)
+        return self.turn_maximum * math.fsum(discount**d for d in unused)
 
     def _value(self, name: str, turn: PlayedTurn) -> float:
         """The unweighted reward of a turn. Raises RewardFailed without a number in its range."""
@@ -228,6 +240,11 @@ class RewardSet:
             last[FORFEIT] = unplayed * self.turn_minimum
 
 
+def _to_go(own: Sequence[float], discount: float) -> list[float]:
+    totals = accumulate(reversed(own), lambda later, now: now + discount * later)
+    return [round(total, _DIGITS) for total in totals][::-1]
+
+
 def _sum(shares: Iterable[float]) -> float:
     return round(math.fsum(shares), _DIGITS)
 
@@ -238,7 +255,8 @@ def build_reward_set(
     """Build a RewardSet from its node in the config, whose `components` map names to rewards.
 
     where: the key of the node, for error messages. Each reward has its weight beside its settings,
-    and null switches it off.
+    and null switches it off. A function of the user gets its settings after the turn; its range, 0
+    to 1, is a setting, too.
     """
     components = node.get("components") if isinstance(node, Mapping) else node
     if not isinstance(components, Mapping):
@@ -252,5 +270,24 @@ def build_reward_set(
             settings = {"weight": 1.0, **given}
             weights[name] = settings.pop("weight")
             check_type(f"{key}.weight", weights[name], Weight)
-            parts[name] = instantiate(key, settings, Reward, **filled)
+            own = find_own(f"{key}._target_", settings.get("_target_"))
+            if inspect.isfunction(own):
+                parts[name] = _build_function(key, own, **settings)
+            else:
+                parts[name] = instantiate(key, settings, Reward, **filled)
     return instantiate(where, {**node, "components": parts, "weights": weights}, RewardSet)
+
+
+def _build_function(key: str, function: Callable[..., float], **node: Any) -> Reward:
+    bounds = node.pop("range", [0, 1])
+    check_type(f"{key}.range", bounds, list[float])
+    if len(bounds) != 2 or bounds[0] > bounds[1]:
+        raise ConfigError(f"{key}.range must be its least and greatest value, not {bounds}")
+    settings = {name: value for name, value in node.items() if name != "_target_"}
+    try:
+        inspect.signature(function).bind(None, **settings)
+    except TypeError as error:
+        raise ConfigError(f"{key}: {error}") from None
+    reward: Any = partial(function, **settings)
+    reward.range = tuple(bounds)
+    return reward

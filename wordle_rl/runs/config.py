@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,8 +16,8 @@ from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.errors import describe_hydra_error
 from wordle_rl.runs.files import read_object, read_yaml, write_bytes
 from wordle_rl.runs.folder import OUTPUTS, RunFolder, find_run
-from wordle_rl.runs.instantiate import ConfigError, check_choice
-from wordle_rl.runs.paths import CONF, ROOT, quote
+from wordle_rl.runs.instantiate import NAMED, PACKAGE, ConfigError, check_choice
+from wordle_rl.runs.paths import CONF, CONFIG_DIR, ROOT, quote
 
 CONFIG = "config.yaml"  # the resolved config in a run folder
 _DATA = ("data", "data.path", "data.split")
@@ -43,6 +45,8 @@ _NAMED = {"rollout": "kind", "optim": "name"}
 # What a run that init_from= names does not hand on as it is.
 _NOT_TAKEN = ("model", "resume", "init_from", "init_checkpoint", "allow_mismatch", "output_dir")
 _PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # names of options, separated by commas in a sweep
+_FOLDER = re.compile(r"(?:^|\0)(?:--config-dir|-cd)[=\0]([^\0]+)")  # among arguments
+_OWN = re.compile(r"""\b(?:_target_|player)['"]?\s*[:=]\s*['"]?(\w+(?:\.\w+)+)""")
 _TEXT = re.compile(r"(?!(?:null|true|false|nan|inf)$)[a-z][\w.-]*", re.IGNORECASE)  # to Hydra, too
 
 
@@ -57,14 +61,40 @@ def compose_config(name: str, settings: Sequence[str] = (), *, with_hydra: bool 
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
+    own = admit_own(settings)
     runs = GlobalHydra.instance().is_initialized()
     conf = {"version_base": "1.3", "config_dir": str(CONF)}
     with nullcontext() if runs else initialize_config_dir(**conf):
         try:
             given = begin_with_run(expand(name, settings))
+            given += [f"hydra.searchpath=[{quote(f'file://{own}')}]"] if own else []
             return compose(name, overrides=given, return_hydra_config=with_hydra)
         except (HydraException, OmegaConfBaseException) as error:
             raise ConfigError(" ".join(describe_hydra_error(error).split())) from None
+
+
+def admit_own(arguments: Sequence[str]) -> str | None:
+    """Let configs name what Python files of a --config-dir hold, and what else its options name.
+
+    Names stand behind `_target_` and player=, in arguments, too. A run's config cannot bring more.
+    Started processes inherit this. Returns the folder; WORDLE_RL_CONFIG_DIR may give it.
+    """
+    given = "\0".join(arguments)
+    found = _FOLDER.search(given)
+    folder, texts = found[1] if found else os.environ.get(CONFIG_DIR), [given]
+    names = {*os.environ.get(NAMED, "").split()}
+    if folder:
+        place = Path(folder).absolute()
+        if not place.is_dir():
+            raise ConfigError(f"--config-dir={folder}: no such folder")
+        os.environ[CONFIG_DIR] = folder = str(place)
+        sys.path += [folder] if folder not in sys.path else []
+        # Not deeper, where run folders may be.
+        texts += [file.read_text("utf-8", "replace") for file in place.glob("*/*.yaml")]
+        names |= {f"{file.stem}.*" for file in place.glob("*.py")}
+    names |= {name for text in texts for name in _OWN.findall(text)}
+    os.environ[NAMED] = " ".join(sorted(n for n in names if not n.startswith(PACKAGE)))
+    return folder
 
 
 # -- what arguments stand for ---------------------------------------------------------------------

@@ -1,19 +1,21 @@
 """Turns a config node into an object after checking its class and its settings.
 
-A node names its class with `_target_`. Only dataclasses of this package and of the wanted kind are
-allowed, so a config cannot run anything else.
+A node names its class with `_target_`. Only dataclasses of the wanted kind are allowed, of this
+package or named by the user himself, so a config of somebody else cannot run anything else.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
+import os
 import sys
 from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 PACKAGE, BACKENDS = "wordle_rl.", "wordle_rl.backends."  # which has no components
+NAMED = "WORDLE_RL_NAMED"  # environment variable: what the user names, see config.admit_own
 MOST = 1_000_000_000  # of anything that is counted: steps, tokens, games
 MOST_GAMES = 1_000_000  # side by side; more would fill any memory
 MOST_SAMPLES = 10_000  # games per secret
@@ -82,6 +84,23 @@ def instantiate(key: str, node: Any, kind: type, **injected: Any) -> Any:
     return cls(**filled)
 
 
+def find_own(key: str, name: object) -> Any:
+    """The object of a dotted name that the user names himself, None for any other name.
+
+    Raises ConfigError, which names the key, if it cannot be imported.
+    """
+    named, module = os.environ.get(NAMED, "").split(), str(name).rpartition(".")[0]
+    return _load(key, str(name)) if {name, f"{module}.*"} & {*named} else None
+
+
+def _load(what: str, target: str) -> Any:
+    module, _, name = target.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{what}: {error}") from error
+
+
 def option_of(part: object) -> str:
     """The config option of a part, which is the name of the file with its class."""
     return type(part).__module__.rpartition(".")[2]
@@ -143,16 +162,15 @@ def _type_name(hint: Any) -> str:
 
 def _class(key: str, target: Any, kind: type) -> type:
     """The class of a `_target_`. Raises ConfigError naming the key when it is not allowed."""
-    module, _, name = str(target).rpartition(".")
-    what = f"{key}._target_ must be a dataclass of {PACKAGE}* and of kind {kind.__name__}"
+    what = f"{key}._target_ must be a dataclass of kind {kind.__name__}, of {PACKAGE}* or named by "
+    what += "you, in the command or in a file of its --config-dir"
     other = ConfigError(f"{what}, not {target!r}")
-    if not module.startswith(PACKAGE) or f"{module}.".startswith(BACKENDS):
-        raise other
-    try:
-        cls = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{what}: {error}") from error
-    if not isinstance(cls, type) or not cls.__module__.startswith(PACKAGE):
+    cls = own = find_own(f"{key}._target_", target)
+    if own is None:
+        if not str(target).startswith(PACKAGE) or str(target).startswith(BACKENDS):
+            raise other
+        cls = _load(what, str(target))
+    if not isinstance(cls, type) or (own is None and not cls.__module__.startswith(PACKAGE)):
         raise other
     if not dataclasses.is_dataclass(cls):
         raise ConfigError(f"{what}: {target} lacks @dataclass")

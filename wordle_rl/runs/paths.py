@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 INSTALLED = (PACKAGE / "conf").is_dir()
 CONF = PACKAGE / "conf" if INSTALLED else PACKAGE.parent / "conf"
 ROOT = Path.cwd() if INSTALLED else PACKAGE.parent  # where relative paths start
+CONFIG_DIR = "WORDLE_RL_CONFIG_DIR"  # environment variable that stands for --config-dir
 TRAIN, EVAL = (
     ("wordle-rl train", "wordle-rl eval") if INSTALLED else ("python train.py", "python eval.py")
 )
@@ -30,7 +31,8 @@ def quote(text: str) -> str:
 
 def command(program: str, key: str, value: object) -> str:
     """TRAIN or EVAL with a setting, quoted for Hydra and for a shell, so that it can be pasted."""
-    text = str(value)
+    text, own = str(value), os.environ.get(CONFIG_DIR)
+    program += f" --config-dir={shlex.quote(own)}" if own else ""
     if re.fullmatch(r"[\w./+-]+", text):
         return f"{program} {key}={text}"
     setting = f"{key}={quote(text)}"

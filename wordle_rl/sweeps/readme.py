@@ -17,15 +17,7 @@ from typing import TYPE_CHECKING, Any
 from wordle_rl.runs.figures import BLUE, GREY, INK, new_figure, save_figure
 from wordle_rl.runs.files import render_template, write_bytes
 from wordle_rl.sweeps.results import CONFIRMATION, RECORD, SEARCH, WINS
-from wordle_rl.sweeps.verdicts import (
-    UNDECIDED,
-    Effect,
-    Frame,
-    Measure,
-    Study,
-    judge,
-    read_study,
-)
+from wordle_rl.sweeps.verdicts import UNDECIDED, Effect, Frame, Measure, Study, judge, read_study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,11 +5,10 @@ Advantages are computed over the rollouts of all processes.
 letter_advantages credits letter by letter: a guess is judged while it is spelled. A letter spoils a
 guess if it is the first after which no allowed word fits all clues. Every letter up to that one has
 a reward: 0 if it spoils the guess, else 1. Its advantage is this reward less the mean of the same
-letter's rewards in the group's guesses of the same turn. So a non-word such as CHARP counts against
-its P alone, and C, H, A and R count as much as they do in CHART. The letters after the spoiling one
-have no advantage. This is process supervision as in section 4.1.3 of DeepSeekMath (arXiv
-2402.03300), with two differences: the judge is exact in place of a learnt model, and a letter is
-not credited for what comes after it.
+letter's rewards in the group's guesses of the same turn. So CHARP counts against its P alone, and
+the letters after the spoiling one have no advantage. This is process supervision as in section
+4.1.3 of DeepSeekMath (arXiv 2402.03300), with an exact judge in place of a learnt model, and
+without credit of a letter for what comes after it.
 """
 
 import re
@@ -93,6 +92,9 @@ def step_advantages(rollouts: Sequence[Rollout], recipe: Recipe) -> Advantages:
             else None,
             by_turn=by_turn,
             discount=discount,
+            states=[[turn.state for turn in rollout.game.turns] for rollout in rollouts],
+            parts=[_parts(one, recipe) for one in rollouts if recipe.algorithm.needs_parts],
+            weights=recipe.rewards.weights,
         )
     )
 
@@ -103,6 +105,15 @@ def _returns(rollout: Rollout, recipe: Recipe) -> Array:
     if recipe.rollout.credit == "turn":
         return np.array(recipe.rewards.to_go(game, reward, recipe.rollout.discount))
     return np.full(len(game.turns), reward.total)
+
+
+def _parts(rollout: Rollout, recipe: Recipe) -> dict[str, Array]:
+    """[K] by name: what each component and each correction of the reward adds to the returns."""
+    game, reward = rollout.game, rollout.reward
+    if recipe.rollout.credit == "turn":
+        found = recipe.rewards.by_part(game, reward, recipe.rollout.discount)
+        return {name: np.array(part) for name, part in found.items()}
+    return {name: np.full(len(game.turns), total) for name, total in reward.components.items()}
 
 
 def _turn_values(rollout: Rollout, returns: Array, discount: float) -> Array:

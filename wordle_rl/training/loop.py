@@ -40,12 +40,7 @@ from wordle_rl.training.checkpoint import Checkpointing, RunState
 from wordle_rl.training.curricula import Curriculum
 from wordle_rl.training.experiment import Experiment, stages_of_run
 from wordle_rl.training.log import Reporter, RunLog
-from wordle_rl.training.progress import (
-    announce,
-    describe_generations,
-    describe_step,
-    describe_time,
-)
+from wordle_rl.training.progress import announce, describe_generations, describe_step, describe_time
 from wordle_rl.training.step import StepResult, check_lengths, learn_step, sample_step
 from wordle_rl.training.validation import SMALL, HeldOutPlay, RunReports
 from wordle_rl.training.work import plan_work

@@ -107,10 +107,7 @@ class _TextCounts:
 
 
 def _compute_targets(
-    left: NDArray[np.int64],
-    drawn: Sequence[int],
-    start: int,
-    instead: Sequence[_TextCounts] = (),
+    left: NDArray[np.int64], drawn: Sequence[int], start: int, instead: Sequence[_TextCounts] = ()
 ) -> Targets:
     """Targets of the tokens of a text drawn from equally likely texts.
 

@@ -24,12 +24,7 @@ from wordle_rl.rollouts.talk import Talk
 from wordle_rl.rollouts.teacher import ScriptedPlayer
 from wordle_rl.runs.folder import RunFolder, given_name
 from wordle_rl.runs.paths import CONF
-from wordle_rl.web.likeliest_words import (
-    ContextFull,
-    WordChances,
-    equal_chances,
-    find_likeliest,
-)
+from wordle_rl.web.likeliest_words import ContextFull, WordChances, equal_chances, find_likeliest
 
 _SHOWN = 12  # words left that are listed
 _SECONDS = 5.0  # that looking for the likeliest words may take

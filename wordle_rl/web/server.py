@@ -67,10 +67,7 @@ class Page:
     """Answers the page's questions. Only `thread` may call the methods that take fields."""
 
     def __init__(
-        self,
-        choices: dict[str, Choice],
-        load: Callable[..., Opponent],
-        secret: str | None = None,
+        self, choices: dict[str, Choice], load: Callable[..., Opponent], secret: str | None = None
     ) -> None:
         """choices: the player that was asked for comes first. load: takes a choice's settings.
 

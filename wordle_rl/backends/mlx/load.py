@@ -29,12 +29,7 @@ from wordle_rl.backends.adapters import (
     find_base_name,
     is_adapter,
 )
-from wordle_rl.backends.loading import (
-    check_fit,
-    explain_load_errors,
-    notice_offline,
-    read_weights,
-)
+from wordle_rl.backends.loading import check_fit, explain_load_errors, notice_offline, read_weights
 from wordle_rl.backends.mlx.config import correct_config
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.settings import (

@@ -34,9 +34,10 @@ class StudySweeper(Sweeper):
         """Run a study. arguments: the overrides of the command line without hydra's own."""
         from wordle_rl.commands.build import build_experiment
         from wordle_rl.sweeps.run import run_study
+        from wordle_rl.training.work import plan_work
 
         with user_errors():
-            run_study(self.plan(arguments), build_experiment)
+            run_study(self.plan(arguments), lambda config: plan_work(build_experiment(config), 0))
 
     def plan(self, arguments: Sequence[str]) -> Any:
         """The study as a StudyPlan. Raises ConfigError."""

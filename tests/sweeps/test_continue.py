@@ -20,6 +20,7 @@ NODE = {
     "default": {"arm": "low"},
     "question": "Is x good?",
     "confirm_seeds": [7],
+    "analysis": {"measure": "wins"},
 }
 FAKE = '{"secrets": 20, "by_seed": 0.01}'
 FILES = ("study.json", "games.csv.xz")
@@ -106,6 +107,6 @@ def test_a_study_ends_with_its_arms_and_the_shipped_verdicts_beside_its_own(
     run.print_verdicts(root / "study")
     title, row, *_ = capsys.readouterr().out.strip().splitlines()
     assert title.split() == ["comparison", "here", "shipped"]
-    assert row.startswith("high, too against low") and row.count("better, +40.00") == 2
+    assert row.startswith("high, too against low") and row.count("undecided, +40.00 points") == 2
     run.print_verdicts(tmp_path / "sweeps" / "study")
     assert capsys.readouterr().out.split()[:2] == ["comparison", "here"]

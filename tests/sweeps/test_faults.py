@@ -213,7 +213,7 @@ def test_a_study_with_nothing_left_to_do_leaves_its_files_as_they_are(tmp_path, 
 
 def test_other_settings_are_refused_by_name(tmp_path):
     work(tmp_path)
-    with pytest.raises(ConfigError, match=r"started with another space: ") as no:
+    with pytest.raises(ConfigError, match=r"started with another space, default: ") as no:
         work(tmp_path, params={"x": "choice(1, 2)"})
     assert "hydra.sweeper.name" in str(no.value) and "\n" not in str(no.value)
     with pytest.raises(ConfigError, match=r"another budget: "):

@@ -11,12 +11,11 @@ from typing import Any
 import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.trial import TrialState, create_trial
 
 from tests.helpers.studies import plan_of
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.sweeps.ledger import build_sampler, find_winner, open_storage
+from wordle_rl.sweeps.ledger import build_sampler, open_storage
 from wordle_rl.sweeps.plan import StudyPlan, plan_study
 from wordle_rl.sweeps.results import read_record
 from wordle_rl.sweeps.space import (
@@ -85,23 +84,6 @@ def test_wrong_settings_are_one_clear_line(node, said):
         made = plan(**node)
         made.build_run((made.points or [])[0])
     assert "\n" not in str(error.value)
-
-
-def trial(value: float | None, **params: Any) -> optuna.trial.FrozenTrial:
-    state = TrialState.COMPLETE if value is not None else TrialState.PRUNED
-    distributions: Any = {k: CategoricalDistribution([v]) for k, v in params.items()}
-    return create_trial(state=state, value=value, params=params, distributions=distributions)
-
-
-def test_the_winner_has_the_best_mean_over_all_seeds():
-    trials = [
-        trial(0.60, x=1, seed=0), trial(0.62, x=1, seed=1),
-        trial(0.70, x=2, seed=0), trial(0.50, x=2, seed=1),
-        trial(0.90, x=3, seed=0), trial(None, x=3, seed=1),  # one lucky seed
-    ]  # fmt: skip
-    winner = find_winner(trials)
-    assert winner is not None and winner.params == {"x": 1, "seed": 0}
-    assert find_winner([]) is None
 
 
 TPE = {"_target_": "optuna.samplers.TPESampler", "n_startup_trials": 3, "multivariate": True}
@@ -205,6 +187,8 @@ def test_values_that_differ_in_the_fifth_digit_are_arms_of_their_own():
 def test_several_values_alone_are_a_study_that_the_same_arguments_continue(study_plan):
     made = study_plan("optim.lr=1e-4,2e-4", "seed=0,1", "model=tiny")
     assert [*made.space] == ["optim.lr", "seed"] and made.overrides == ["model=tiny"]
+    assert made.settings.question == "Does lr=0.0002 do better than lr=0.0001?"
+    assert made.settings.default == {"optim.lr": 0.0001}
     assert re.fullmatch(r"optim\.lr-seed-[0-9a-f]{8}", made.settings.name)
     assert made.settings.place == ROOT / "outputs" / "sweeps" / made.settings.name
     assert [" ".join(made.build_run(point)[-2:]) for point in made.points] == [

@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.helpers.studies import work
+from tests.helpers.studies import run_fakes, work
 from wordle_rl.__main__ import run
+from wordle_rl.runs.files import read_json
 from wordle_rl.sweeps.readme import BEGIN, END, UNWRITTEN, write_page
+from wordle_rl.sweeps.run import run_study
 
 NODE = {
     "params": {"x": "choice(0.1, 0.9)", "y": "choice(a, b)", "seed": "choice(0, 1)"},
     "question": "Is x good?",
     "confirm_seeds": [7],
     "default": {"x": 0.1, "y": "a"},
+    "analysis": {"measure": "wins"},
 }
 
 
@@ -66,5 +70,26 @@ def test_what_a_person_wrote_stays_and_an_index_beside_the_folder_shows_it(
 def test_a_study_can_be_asked_what_it_can_find(capsys):
     run(["judge", "gen_count", "--power"])
     said = capsys.readouterr().out
-    assert "pilot gen_count: differences between two arms vary by 0.115 guesses" in said
-    assert "find a difference of 0.235 guesses with a chance of 80 %" in said
+    assert "\nan earlier run of this study: differences between two arms vary by 0.115 gu" in said
+
+
+@pytest.mark.parametrize("seeds", ["0", "0, 1, 2"])
+def test_settings_without_a_default_end_in_a_verdict_on_page_and_terminal(
+    tmp_path, monkeypatch, capsys, seeds
+):
+    """Won games have two guesses and others seven: 16 secrets of 40 save five guesses each."""
+    monkeypatch.setenv("FAKE", '{"secrets": 40, "steps": 1}')
+    node: Any = {"params": {"seed": f"choice({seeds})", "x": "choice(0.1, 0.9)"}}
+    run_fakes(tmp_path, lambda plan: run_study(plan, lambda _: "its work"), **node)
+    said, page = capsys.readouterr().out, (tmp_path / "study" / "README.md").read_text()
+    assert "trials. In the first,\nits work\nwhat seeds buy: " in said and "best" not in said
+    assert "\n\nDoes x=0.9 do better than x=0.1?\n\n" in page
+    if seeds == "0":
+        for text in (said, page):
+            assert "one seed: no verdict; seed=0,1,2 gives one" in text
+    else:
+        [effect] = read_json(tmp_path / "study" / "study.json")["effects"]
+        assert effect["name"] == "x=0.9 against x=0.1" and effect["verdict"] == "better"
+        assert effect["difference"] == pytest.approx(-2.0) and effect["low"] < -2.0 < effect["high"]
+        assert "| x=0.9 against x=0.1 | -2.00 | " in page and "| **better** |" in page
+        assert re.search(r"x=0.9 against x=0.1 +better, -2.00 guesses", said)

@@ -23,6 +23,7 @@ from wordle_rl.sweeps.verdicts import (
     add_outcomes,
     find_resolution,
     find_verdicts,
+    find_winner,
     measure_cells,
     measure_spread,
     pair_arms,
@@ -59,7 +60,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
         spread = compare_cells(one, dict.fromkeys(one, 0.0))
         assert spread is not None
         # The interval of judge, which is slower: statsmodels collects garbage in each correction.
-        held += abs(spread.mean - 0.03) < t.ppf(0.975, spread.freedom) * spread.error
+        held += abs(spread.mean - 0.03) < t.ppf(0.975, spread.seeds - 1) * spread.error
     assert held >= 88  # 95 of 100 on average; fewer than 88 have a chance of 1 in 500
 
 
@@ -124,8 +125,9 @@ def test_a_pilot_of_other_seeds_plans_the_resolution_of_a_study(tmp_path):
          for seed, gap in enumerate(gaps) for x in (0, 1)]
     )  # fmt: skip
     plan = plan_of(
-        tmp_path, params={"x": "choice(1, 2, 3)", "seed": "range(0, 5)"}, default={"x": 1}
-    )
+        tmp_path, params={"x": "choice(1, 2, 3)", "seed": "range(0, 5)"}, default={"x": 1},
+        analysis={"measure": "wins"},
+    )  # fmt: skip
     spread, resolution = plan_power(plan, pilot)
     sizes = TTestPower().solve_power(nobs=6, alpha=0.05 / 2, power=0.8)
     assert spread.seeds == 6
@@ -171,6 +173,18 @@ def test_a_trial_that_did_not_end_counts_in_no_comparison(name, state):
     assert [*cells.index.get_level_values("seed")] == [5]
 
 
+def test_the_winner_has_the_best_mean_over_all_seeds_by_the_studys_own_measure():
+    rows = [("a", 0, 0.60, 4.0), ("a", 1, 0.62, 4.4), ("b", 0, 0.90, 4.1), ("b", 1, 0.70, 4.5),
+            ("lucky", 0, 0.99, 2.0)]  # fmt: skip
+    study = study_of([{"arm": arm, "seed": seed, "val_win_rate": wins, "guesses": guesses}
+                      for arm, seed, wins, guesses in rows])  # fmt: skip
+    assert find_winner(study) == 0, "guesses, which all verdicts are about"
+    study.about["analysis"]["measure"] = "wins"  # type: ignore[index]
+    assert find_winner(study) == 2
+    study.trials["state"] = "failed"
+    assert find_winner(study) is None
+
+
 def test_comparisons_name_arms_or_parameters():
     space, _ = parse_params({"arm": "x,y", "lr": "1,2", "seed": "0,1"})
     arms = [f"arm={arm} lr={rate}" for arm in ("x", "y") for rate in (1, 2)]
@@ -183,4 +197,5 @@ def test_comparisons_name_arms_or_parameters():
         "y": ("arm=y lr=1", "arm=x lr=1"), "rate": ("arm=x lr=2", "arm=x lr=1"),
     }  # fmt: skip
     assert left_out == ["z"], "a study that was narrowed"
-    assert pair_arms(arms, space, None, {}) == ({}, [])
+    for default in (None, {"arm": "not played", "lr": 1}):
+        assert pair_arms(arms, space, default, {"z": ["z", "x"]}) == (every, ["z"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -209,16 +208,3 @@ def _check_identity(plan: StudyPlan, before: Mapping[str, Any] | None) -> None:
             "cannot be compared. Set another hydra.sweeper.name=..., or remove "
             f"{plan.settings.place}"
         )
-
-
-def find_winner(trials: Sequence[FrozenTrial]) -> FrozenTrial | None:
-    """The first trial of the arm with the best mean over seeds, of those with the most seeds."""
-    arms: dict[str, list[FrozenTrial]] = {}
-    for trial in trials:
-        if trial.state == TrialState.COMPLETE:
-            params = {name: value for name, value in trial.params.items() if name != "seed"}
-            arms.setdefault(json.dumps(params, sort_keys=True), []).append(trial)
-    most = max(map(len, arms.values()), default=0)
-    full = [own for own in arms.values() if len(own) == most]
-    return max(full, key=lambda own: statistics.fmean(t.value or 0.0 for t in own))[0] \
-        if full else None  # fmt: skip

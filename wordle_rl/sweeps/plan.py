@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -52,7 +52,7 @@ class AnalysisSettings:
 
     measure: Literal[
         "wins", "guesses", "repeats", "repeats_over_time", "refused", "idle_groups", "test_wins"
-    ] = "wins"
+    ] = "guesses"
     comparisons: dict[str, list[str | dict]] = field(default_factory=dict)  # name: [one, other]
     effect: _Size | None = None  # the smallest difference that the study asks about
     margin: _Size | None = None  # differences up to it count as none; None: the measure's own
@@ -116,12 +116,6 @@ class StudyPlan:
     overrides: list[str]  # for every trial
     compose: Compose
 
-    @property
-    def default(self) -> str | None:
-        """The name of the default's arm."""
-        default: Any = self.settings.default
-        return name_arm(default, self.space) if default else None
-
     def build_run(self, params: Params) -> list[str]:
         """The overrides of a trial, output folder aside."""
         arms, arm = self.settings.arms, params.get(ARM)
@@ -132,13 +126,14 @@ class StudyPlan:
         run = [*self.overrides, *own, *given]
         return [*run, *self._fit_budget(run)]
 
-    def check(self, build: Callable[[dict[str, Any]], object]) -> None:
+    def check(self, build: Callable[[dict[str, Any]], object]) -> object:
         """Compose and build every value once, so that a wrong one is found before the first trial.
 
-        build: raises ValueError for a config that cannot be trained.
+        build: raises ValueError for a config that cannot be trained. Returns its first result.
         """
-        for params in [*list_probes(self.space), self.settings.default or {}]:
-            build(self.compose(self.build_run(params)))
+        probes = [*list_probes(self.space), self.settings.default or {}]
+        work, *_ = [build(self.compose(self.build_run(params))) for params in probes]
+        return work
 
     def identity(self) -> dict[str, Any]:
         """The settings that cannot change once a study has started, as JSON holds them."""
@@ -182,12 +177,12 @@ class StudyPlan:
 def plan_study(node: Mapping[str, Any], arguments: Sequence[str], compose: Compose) -> StudyPlan:
     """The study of a hydra.sweeper node and the overrides beside it. Raises ConfigError.
 
-    Without a name, the arguments with several values are the study.
+    Without a name, the swept arguments are the study; a grid's first arm is the default if none is.
     """
     given = [argument for argument in arguments if not argument.startswith("sweep=")]
     swept, fixed = parse_overrides(given)
     if node.get("name") is None:
-        node = {**node, **_describe_ad_hoc(sorted(swept), given)}
+        node = {**node, "name": _name_ad_hoc(sorted(swept), given)}
     own = {key: value for key, value in node.items() if key not in ("_target_", "_recursive_")}
     settings: StudySettings = instantiate("hydra.sweeper", own, StudySettings)
     space, single = parse_params(settings.params)
@@ -211,9 +206,17 @@ def plan_study(node: Mapping[str, Any], arguments: Sequence[str], compose: Compo
             raise ConfigError(f"{override}: name the run, which is the same for all trials")
     if not space:
         raise ConfigError("hydra.sweeper.params must have a parameter with several values")
+    points, question = None, f"Which values of {', '.join(space)} do best?"
+    if settings.sampler is None:
+        points = list_grid_points(space)
+        base, *others = dict.fromkeys(name_arm(point, space) for point in points)
+        first = {name: value for name, value in points[0].items() if name != "seed"}
+        settings = replace(settings, default={**first, **(settings.default or {})})
+        question = f"Does {' or '.join(others)} do better than {base}?" if others else \
+            "How much do runs differ from seed to seed?"  # fmt: skip
     return StudyPlan(
-        settings=settings, space=space, overrides=[*settings.overrides, *single, *fixed],
-        points=list_grid_points(space) if settings.sampler is None else None, compose=compose,
+        settings=replace(settings, question=settings.question or question), space=space,
+        overrides=[*settings.overrides, *single, *fixed], points=points, compose=compose,
     )  # fmt: skip
 
 
@@ -222,8 +225,8 @@ def list_studies() -> list[str]:
     return sorted(path.stem for path in (CONF / "sweep").glob("*.yaml"))
 
 
-def _describe_ad_hoc(varied: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:
-    """Name and question of a study that the command line alone describes.
+def _name_ad_hoc(varied: Sequence[str], arguments: Sequence[str]) -> str:
+    """The name of a study that the command line alone describes.
 
     The same arguments make the same name, so the command continues its study.
     """
@@ -234,5 +237,4 @@ def _describe_ad_hoc(varied: Sequence[str], arguments: Sequence[str]) -> dict[st
         )
     shown = re.sub(r"[^A-Za-z0-9.]+", "-", "_".join(varied)).strip("-.")[:_SHOWN] or "study"
     digest = hashlib.sha256("\n".join(sorted(arguments)).encode("utf-8", "surrogateescape"))
-    name = f"{shown}-{digest.hexdigest()[:8]}"
-    return {"name": name, "question": f"What does {' and '.join(varied)} change?"}
+    return f"{shown}-{digest.hexdigest()[:8]}"

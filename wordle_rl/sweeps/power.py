@@ -16,6 +16,7 @@ from wordle_rl.sweeps.results import RECORD, SEARCH
 from wordle_rl.sweeps.space import name_arm
 from wordle_rl.sweeps.verdicts import (
     MEASURES,
+    Measure,
     Spread,
     Study,
     find_resolution,
@@ -37,20 +38,28 @@ def check_power(plan: StudyPlan) -> None:
         return
     for name in list_pairs(plan)[1]:
         print(f"no comparison {name!r}: it names an arm that does not run")
+    measure = MEASURES[analysis.measure]
+    unit, digits = measure.unit, measure.digits + 1
+    if analysis.measure in ("wins", "guesses") and (ROOT / "sweeps/noise" / RECORD).is_file():
+        noise, seeds = read_study(ROOT / "sweeps/noise"), (2, 3, 4, 6, 8)
+        spreads = (pool_spreads(noise, measure, count) for count in seeds)
+        found = (measure.scale * find_resolution(spread, comparisons=1) for spread in spreads)
+        sizes = " / ".join(f"{size:.{measure.digits}f}" for size in found)
+        print(f"what seeds buy: {' / '.join(map(str, seeds))} find a difference of {sizes} {unit} "
+              "with a chance of 80 % (study noise: model mini, 20 steps)")  # fmt: skip
     if analysis.pilot is None:
         return
     places = [ROOT / "sweeps" / analysis.pilot, settings.place.parent / analysis.pilot]
-    pilot = next((place for place in places if (place / RECORD).is_file()), None)
+    pilot = next((p for p in places if p != settings.place and (p / RECORD).is_file()), None)
     if pilot is None:
         print(f"what this study can find is not known: its pilot {analysis.pilot} did not run")
         return
     spread, resolution = plan_power(plan, read_study(pilot))
-    measure = MEASURES[analysis.measure]
-    unit, digits = measure.unit, measure.digits + 1
     between = measure.scale * math.sqrt(spread.seed_variance)
+    own = {settings.name: "an earlier run of this study"}
     print(
-        f"measure: {measure.title}\n"
-        f"pilot {analysis.pilot}: differences between two arms vary by {between:.{digits}f} {unit} "
+        f"measure: {measure.title}\n{own.get(analysis.pilot, f'pilot {analysis.pilot}')}: "
+        f"differences between two arms vary by {between:.{digits}f} {unit} "
         f"from seed to seed (standard deviation)\nresolution: {spread.seeds} seeds find a "
         f"difference of {resolution:.{digits}f} {unit} with a chance of 80 %"
     )
@@ -69,11 +78,7 @@ def list_pairs(plan: StudyPlan) -> tuple[dict[str, tuple[str, str]], list[str]]:
 
 
 def plan_power(plan: StudyPlan, pilot: Study) -> tuple[Spread, float]:
-    """The spread of one comparison of a grid, and the grid's resolution in the measure's unit.
-
-    The variances are means over all differences between the pilot's first arm and its others.
-    Raises ValueError for a pilot without two arms of two seeds, and for a grid of one seed.
-    """
+    """The spread of one comparison, and the resolution of a grid, or ConfigError with one seed."""
     measure = MEASURES[plan.settings.analysis.measure]
     count = len({point.get("seed") for point in plan.points or ()})
     if count < 2:
@@ -81,6 +86,16 @@ def plan_power(plan: StudyPlan, pilot: Study) -> tuple[Spread, float]:
             "hydra.sweeper.params.seed must be a choice of two seeds or more, which a study's "
             "power depends on; or set hydra.sweeper.analysis.pilot=null"
         )
+    spread = pool_spreads(pilot, measure, count)
+    count = max(len(list_pairs(plan)[0]), 1)
+    return spread, measure.scale * find_resolution(spread, comparisons=count)
+
+
+def pool_spreads(pilot: Study, measure: Measure, seeds: int) -> Spread:
+    """The spread of so many seeds, from the means over a pilot's differences to its first arm.
+
+    Raises ValueError for a pilot without two arms of two seeds.
+    """
     search, cells = pilot.select(SEARCH), measure_cells(pilot, SEARCH, measure)
     arms = search[search.state == "complete"].arm.unique()
     first, *others = [pick_arm(cells, arm) for arm in arms] or [cells]
@@ -94,9 +109,7 @@ def plan_power(plan: StudyPlan, pilot: Study) -> tuple[Spread, float]:
     seed_variance = statistics.fmean(s.seed_variance for s in spreads)
     squared = statistics.fmean(s.error**2 for s in spreads)
     rest = max(squared - seed_variance / least.seeds, 0.0)
-    spread = Spread(
-        mean=0.0, error=math.sqrt(seed_variance / count + rest), seed_variance=seed_variance,
-        seeds=count, secrets=least.secrets,
+    return Spread(
+        mean=0.0, error=math.sqrt(seed_variance / seeds + rest), seed_variance=seed_variance,
+        seeds=seeds, secrets=least.secrets,
     )  # fmt: skip
-    count = max(len(list_pairs(plan)[0]), 1)
-    return spread, measure.scale * find_resolution(spread, comparisons=count)

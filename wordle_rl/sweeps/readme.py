@@ -11,11 +11,12 @@ import shlex
 import statistics
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wordle_rl.runs.figures import BLUE, GREY, INK, new_figure, save_figure
-from wordle_rl.runs.files import render_template, write_bytes
+from wordle_rl.runs.files import render_template, write_bytes, write_json
 from wordle_rl.sweeps.results import CONFIRMATION, RECORD, SEARCH, WINS
 from wordle_rl.sweeps.verdicts import UNDECIDED, Effect, Frame, Measure, Study, judge, read_study
 
@@ -35,6 +36,7 @@ _LEAST_P = 0.001  # a smaller one is not told apart
 _COLUMNS = 100  # of Markdown
 _FIGURES = {  # column of an arm: figure of its trials, factor, digits, whether less the default's
     "games": ("games", 1, 0, False),
+    "guesses": ("guesses", 1, 2, False),
     "validation wins %": (WINS, 100, 1, False),
     "validation, to default": (WINS, 100, 1, True),
     "test wins %": ("test_win_rate", 100, 1, False),
@@ -46,8 +48,11 @@ _FIGURES = {  # column of an arm: figure of its trials, factor, digits, whether 
 
 
 def write_page(folder: Path) -> Path:
-    """Write page and picture of a study, and the index if one is beside it. Returns the page."""
+    """Write page, picture and effects of a study, and the index beside it. Returns the page."""
     study = read_study(folder)
+    effects = [asdict(effect) for effect in judge(study)]
+    if study.about.get("effects") != effects:
+        write_json(folder / RECORD, {**study.about, "effects": effects})
     figure = draw_study(study)
     if figure is not None:
         save_figure(figure, folder / PICTURE)
@@ -83,6 +88,7 @@ def describe(study: Study) -> dict[str, Any]:
     return {
         "study": study,
         "effects": effects,
+        "silence": explain_silence(study),
         "secrets": max((effect.secrets for effect in effects), default=0),
         "cost": describe_cost(study),
         "states": [f"{states[s]} {s}" for s in ("complete", "pruned", "failed") if s in states],
@@ -165,10 +171,12 @@ def write_index(root: Path) -> None:
     for page in sorted(record.parent / PAGE for record in root.glob(f"*/{RECORD}")):
         if page.is_file():
             study = read_study(page.parent)
-            effect, verdict = _sum_up(judge(study), study.measure)
+            effects = judge(study)
+            effect, verdict = _sum_up(effects, study)
             conclusion = page.read_text(encoding="utf-8").partition(CONCLUSION)[2].strip()
             entries.append({
                 "study": study, "effect": effect, "verdict": verdict, "cost": describe_cost(study),
+                "seeds": effects[0].seeds if effects else study.select(SEARCH).seed.nunique(),
                 "finding": " ".join(conclusion.partition("\n\n")[0].split()) or UNWRITTEN,
                 "picture": PICTURE if (page.parent / PICTURE).is_file() else None,
             })  # fmt: skip
@@ -176,15 +184,23 @@ def write_index(root: Path) -> None:
     write_bytes(path, _put_between(before, _render("index.md.j2", entries=entries)).encode())
 
 
-def _sum_up(effects: Sequence[Effect], measure: Measure) -> tuple[str, str]:
+def _sum_up(effects: Sequence[Effect], study: Study) -> tuple[str, str]:
     """The first effect, and its verdict with how many of the others are decided."""
     if not effects:
-        return "-", "-"
+        return "-", explain_silence(study)
     first, *rest = effects
-    _, (name, difference, interval, *_) = list_effects([first], measure)
+    _, (name, difference, interval, *_) = list_effects([first], study.measure)
     decided = sum(effect.verdict != UNDECIDED for effect in rest)
     others = f"; {decided} of {len(rest)} others decided" if rest else ""
-    return f"{name}: {difference} {measure.unit} ({interval})", first.verdict + others
+    return f"{name}: {difference} {study.measure.unit} ({interval})", first.verdict + others
+
+
+def explain_silence(study: Study) -> str:
+    """Why a study has no verdict, and what gives one."""
+    arms, seeds = study.select(SEARCH)[["arm", "seed"]].nunique()
+    if arms > 1 == seeds and study.about["identity"]["grid"]:
+        return "one seed: no verdict; seed=0,1,2 gives one"
+    return "no verdict: no two arms were compared at two seeds"
 
 
 def wrap(text: str, indent: str = "") -> str:

@@ -70,6 +70,7 @@ def write_record(plan: StudyPlan, trials: Trials | None = None) -> None:
         "command": before.get("command", typed),
         "identity": plan.identity(),
         "analysis": asdict(settings.analysis),
+        "effects": before.get("effects", []),  # written with the page
         "trials": before.get("trials", []) if trials is None else [
             {
                 "trial": trial.number, "round": part, "state": STATES[trial.state],

@@ -34,17 +34,17 @@ from wordle_rl.sweeps.ledger import (
     LIVE,
     Round,
     build_sampler,
-    find_winner,
     open_confirmation,
     open_search,
     open_storage,
 )
 from wordle_rl.sweeps.plan import StudyPlan
 from wordle_rl.sweeps.power import check_power
-from wordle_rl.sweeps.readme import PAGE, write_page
+from wordle_rl.sweeps.readme import PAGE, explain_silence, write_page
 from wordle_rl.sweeps.results import (
     CONFIRMATION,
     RECORD,
+    SEARCH,
     STATES,
     read_record,
     write_games,
@@ -52,7 +52,7 @@ from wordle_rl.sweeps.results import (
 )
 from wordle_rl.sweeps.space import format_params, name_arm
 from wordle_rl.sweeps.trial import POLL, TrialFailed, TrialRun
-from wordle_rl.sweeps.verdicts import Effect, judge, read_study
+from wordle_rl.sweeps.verdicts import Effect, find_winner, judge, read_study
 
 FAILURES = 3  # failed trials in a row that stop the study
 
@@ -66,12 +66,13 @@ class _TrialStopped(Exception):
 
 
 def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], object]) -> None:
-    """Check a study, say what it can find, run what is left of it, and show what it found.
+    """Check a study, say what it costs and can find, run what is left, and show what it found.
 
-    build: raises ValueError for a config that cannot be trained.
+    build: the work of a run, for people. Raises ValueError for a config that cannot be trained.
     """
-    plan.check(build)
+    work = plan.check(build)
     if not (plan.settings.place / RECORD).exists():
+        print(f"{plan.settings.n_trials or len(plan.points or ())} trials. In the first,\n{work}")
         check_power(plan)
     place = plan.settings.place
     before = read_record(place)
@@ -124,21 +125,26 @@ class Worker:
             print(f"{search.taken} finished trials come from {self._folder / RECORD}")
         try:
             self._run_round(search)
-            winner = find_winner(search.trials)
-            if winner is not None and self._settings.confirm_seeds:
-                with self._alone():
-                    confirmation = open_confirmation(self._storage, self._plan, winner)
-                    self._rounds.append(confirmation)
-                self._run_round(confirmation)
+            if self._settings.confirm_seeds:
+                # A record with a confirmation is whole; search trials that ran since cut it short.
+                if all(row["round"] == SEARCH for row in read_record(self._folder)["trials"]):
+                    self._keep_files()
+                if (number := find_winner(read_study(self._folder))) is not None:
+                    winner = search.trials[number]
+                    print(f"fresh seeds for the winner, {name_arm(winner.params, search.space)}")
+                    with self._alone():
+                        self._rounds += [open_confirmation(self._storage, self._plan, winner)]
+                    self._run_round(self._rounds[-1])
         finally:
-            with self._alone():
-                write_record(self._plan, self._list_trials())
-                write_games(self._plan, self._list_trials())
-        best = name_arm(winner.params, self._plan.space) if winner else "none, no trial is complete"
+            self._keep_files()
         failed = sum(len(part.list_missing()) for part in self._rounds)
-        ended = "has ended" if failed else "is finished"
-        print(f"study {self._settings.name} {ended}; best on validation secrets: {best}")
+        print(f"study {self._settings.name} {'has ended' if failed else 'is finished'}")
         return failed
+
+    def _keep_files(self) -> None:
+        with self._alone():
+            write_record(self._plan, self._list_trials())
+            write_games(self._plan, self._list_trials())
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -253,7 +259,8 @@ def _format_trial(trial: FrozenTrial, part: Round) -> str:
     time_left = ""
     if spent and left:
         workers = 1 + sum(t.state == TrialState.RUNNING for t in trials)
-        time_left = f", about {sum(spent) / len(spent) * left / workers / 60:.0f} min"
+        hours, minutes = divmod(round(sum(spent) / len(spent) * left / workers / 60), 60)
+        time_left = f", about {hours} h {minutes} min"
     parts = [
         f"trial {trial.number}", format_params(trial.params, part.space), STATES[trial.state],
         "" if value is None else f"{100 * value:.1f} %", trial.user_attrs.get("cause", ""),
@@ -263,17 +270,20 @@ def _format_trial(trial: FrozenTrial, part: Round) -> str:
 
 
 def print_verdicts(folder: Path) -> None:
-    """Print the verdicts of a study beside the shipped ones."""
+    """Print the verdicts of a study beside the shipped ones, or why it has none."""
     study = read_study(folder)
+    effects, unit = judge(study), study.measure.unit
+    if not effects:
+        print(explain_silence(study))
     shipped = ROOT / "sweeps" / study.name
     before: dict[str, Effect] = {}
     if (shipped / RECORD).is_file() and shipped.resolve() != folder.resolve():
         before = {effect.name: effect for effect in judge(read_study(shipped))}
     table = Table("comparison", "here", *(["shipped"] if before else []), box=None, pad_edge=False)
-    for effect in judge(study):
+    for effect in effects:
         found = (one for one in (effect, before.get(effect.name)) if one)
         table.add_row(effect.name, *(
-            f"{one.verdict}, {one.difference:+.2f} ({one.low:+.2f} to {one.high:+.2f})"
+            f"{one.verdict}, {one.difference:+.2f} {unit} ({one.low:+.2f} to {one.high:+.2f})"
             for one in found
         ))  # fmt: skip
     if table.row_count:

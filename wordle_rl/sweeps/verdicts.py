@@ -2,15 +2,14 @@
 
 Arms are compared at equal seeds and secrets. The standard error is clustered by both, because all
 games of a seed share one training run, and all games on a secret its difficulty (Cameron, Gelbach &
-Miller 2011, doi.org/10.1198/jbes.2010.07136). Student's t has Satterthwaite's degrees of freedom.
-Holm's correction is over all comparisons of the study.
+Miller 2011, doi.org/10.1198/jbes.2010.07136). Student's t has a degree of freedom for each seed but
+one. Holm's correction is over all comparisons of the study.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +111,7 @@ class Study:
 
     @property
     def measure(self) -> Measure:
-        return MEASURES[self.about["analysis"].get("measure") or "wins"]
+        return MEASURES[self.about["analysis"].get("measure") or "guesses"]
 
     @property
     def margin(self) -> float:
@@ -151,6 +150,9 @@ def read_study(folder: Path) -> Study:
     if (folder / GAMES).is_file():
         games = pd.read_csv(folder / GAMES, dtype={"arm": str}, keep_default_na=False)
     games = add_outcomes(games)
+    last = games[games.step == games.groupby(["round", "trial"]).step.transform("max")]
+    scores = (last.turns + ~last.won).groupby([last["round"], last.trial]).mean()
+    trials = trials.join(scores.rename("guesses").astype(float), on=["round", "trial"])
     return Study(folder=folder, about=about, space=space, trials=trials, games=games)
 
 
@@ -169,16 +171,6 @@ class Spread:
     seed_variance: float  # between seeds, of the difference's mean over secrets
     seeds: int
     secrets: int
-
-    @property
-    def freedom(self) -> float:
-        """Degrees of freedom of the standard error."""
-        by_seed = self.seed_variance / self.seeds
-        rest = max(self.error**2 - by_seed, 0.0)
-        if rest == 0.0:
-            return self.seeds - 1
-        parts = by_seed**2 / (self.seeds - 1) + rest**2 / max(self.secrets - 1, 1)
-        return (by_seed + rest) ** 2 / parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,13 +213,10 @@ def pair_arms(
 ) -> tuple[dict[str, tuple[str, str]], list[str]]:
     """The names of the two arms of each comparison, and the comparisons of arms not played.
 
-    default: fills in what a comparison leaves out. Without any, every arm is compared with it.
+    default: fills in what a comparison leaves out. Where no comparison is left, every arm is
+    compared with it, or with the first arm if it was not played.
     """
     default = default or {}
-    if not comparisons:
-        base = name_arm(default, space)
-        others = [arm for arm in arms if default and arm != base]
-        return {f"{arm} against {base}": (arm, base) for arm in others}, []
     found, left_out = {}, []
     for name, pair in comparisons.items():
         one, other = (
@@ -238,7 +227,21 @@ def pair_arms(
             found[name] = (one, other)
         else:
             left_out.append(name)
+    if not found:
+        base, *_ = [arm for arm in arms if arm == name_arm(default, space)] or arms
+        found = {f"{arm} against {base}": (arm, base) for arm in arms if arm != base}
     return found, left_out
+
+
+def find_winner(study: Study) -> int | None:
+    """The first trial of the best arm with all seeds, by guesses if measured, else by wins."""
+    ended = study.select(SEARCH)
+    ended = ended[ended.state == "complete"]
+    score = -ended.guesses if study.measure is MEASURES["guesses"] else ended[WINS]
+    arms = ended.assign(score=score).dropna(subset="score").groupby("arm", sort=False)
+    arms = arms.agg(seeds=("seed", "size"), score=("score", "mean"), trial=("trial", "first"))
+    full = arms[arms.seeds == arms.seeds.max()]
+    return int(full.trial[full.score.idxmax()]) if len(full) else None
 
 
 def measure_cells(study: Study, part: str, measure: Measure) -> Column:
@@ -276,23 +279,20 @@ def measure_spread(one: Column, other: Column) -> Spread | None:
     if count < 2:
         return None
     between = float(gaps.groupby(level="seed").mean().var(ddof=1))
-    error = math.sqrt(between / count)
-    if secrets > 1 and gaps.any():
+    squared = between / count
+    if secrets > 1:
+        off = (gaps - gaps.mean()).to_numpy()
+        seed, word, cell = (_squared_error(off, by) for by in (seeds, words, np.arange(len(off))))
         # By chance the error of both may be smaller than the error of one, which is then better.
-        both = np.column_stack([seeds, words])
-        error = max(error, *(_clustered_error(gaps.to_numpy(), by) for by in (words, both)))
-    return Spread(mean=float(gaps.mean()), error=error, seed_variance=between, seeds=count,
-                  secrets=secrets)  # fmt: skip
+        squared = max(squared, word, seed + word - cell)
+    return Spread(mean=float(gaps.mean()), error=math.sqrt(squared), seed_variance=between,
+                  seeds=count, secrets=secrets)  # fmt: skip
 
 
-def _clustered_error(gaps: np.ndarray, groups: np.ndarray) -> float:
-    """Standard error of the mean. groups: the cluster of each number, in a column for each kind."""
-    from statsmodels.regression.linear_model import OLS
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of too few clusters, which the t distribution allows for
-        fit = OLS(gaps, np.ones_like(gaps)).fit(cov_type="cluster", cov_kwds={"groups": groups})
-    return math.sqrt(max(float(np.asarray(fit.cov_params())[0, 0]), 0.0))
+def _squared_error(off: np.ndarray, cluster: np.ndarray) -> float:
+    """Of the mean. off: from the mean; cluster: of each number."""
+    sums = np.bincount(cluster, off)
+    return float((sums**2).sum()) / len(off) ** 2 * len(sums) / (len(sums) - 1)
 
 
 def find_verdicts(spreads: Mapping[str, Spread], measure: Measure, margin: float) -> list[Effect]:
@@ -304,7 +304,7 @@ def find_verdicts(spreads: Mapping[str, Spread], measure: Measure, margin: float
         return []
     # The chance of such a mean if there were no difference.
     alone = [
-        float(2 * t.sf(abs(s.mean) / s.error, s.freedom)) if s.error else float(s.mean == 0.0)
+        float(2 * t.sf(abs(s.mean) / s.error, s.seeds - 1)) if s.error else float(s.mean == 0.0)
         for s in spreads.values()
     ]
     found: Any = multipletests(alone, alpha=ERROR, method="holm")
@@ -315,7 +315,7 @@ def find_verdicts(spreads: Mapping[str, Spread], measure: Measure, margin: float
         passed += rejected[number]
     effects = []
     for number, (name, spread) in enumerate(spreads.items()):
-        half = float(t.ppf(1 - levels[number] / 2, spread.freedom)) * spread.error
+        half = float(t.ppf(1 - levels[number] / 2, spread.seeds - 1)) * spread.error
         low, high = (measure.scale * (spread.mean + way * half) for way in (-1, 1))
         verdict = UNDECIDED
         if rejected[number]:
@@ -343,7 +343,8 @@ def find_resolution(spread: Spread, *, comparisons: int) -> float:
 
     if spread.error == 0.0:
         return 0.0
-    least = t.ppf(1 - ERROR / comparisons / 2, spread.freedom)
+    freedom = spread.seeds - 1
+    least = t.ppf(1 - ERROR / comparisons / 2, freedom)
     # The chance that a t this many standard errors off passes the least one.
-    size: Any = brentq(lambda away: nct.sf(least, spread.freedom, away) - POWER, 0.0, 10 * least)
+    size: Any = brentq(lambda away: nct.sf(least, freedom, away) - POWER, 0.0, 10 * least)
     return float(size) * spread.error

@@ -19,11 +19,11 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from wordle_rl.backends.engine import CachedEngine
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.engine import TorchRows
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import State
+from wordle_rl.policy.prefix_cache import CachedEngine
 from wordle_rl.policy.sampling import Draws
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.rollouts.chat import Chat

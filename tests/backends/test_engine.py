@@ -28,8 +28,8 @@ from tests.helpers.engines import (
     slow_answer,
 )
 from tests.helpers.tiny import full_logprobs
-from wordle_rl.backends.engine import find_beginnings
 from wordle_rl.policy.engine import Completion, StopReason
+from wordle_rl.policy.prefix_cache import find_beginnings
 from wordle_rl.policy.sampling import Sampling, uniforms
 
 

@@ -42,9 +42,9 @@ class EngineModel:
 
 
 def torch_model(model: Any) -> EngineModel:
-    from wordle_rl.backends.engine import CachedEngine
     from wordle_rl.backends.torch.causal_lm import CausalLM
     from wordle_rl.backends.torch.engine import TorchRows
+    from wordle_rl.policy.prefix_cache import CachedEngine
 
     def new(lm: Any, *, stops: frozenset[int], max_context: int) -> Any:
         return CachedEngine(TorchRows(lm), stop_ids=stops, max_context=max_context)
@@ -57,9 +57,9 @@ def mlx_model(model: Any) -> EngineModel:
 
     borrow_blas()
     from tests.helpers.mlx_tiny import loaded_from
-    from wordle_rl.backends.engine import CachedEngine
     from wordle_rl.backends.mlx.causal_lm import MlxLM
     from wordle_rl.backends.mlx.engine import MlxRows
+    from wordle_rl.policy.prefix_cache import CachedEngine
 
     def new(lm: Any, *, stops: frozenset[int], max_context: int) -> Any:
         return CachedEngine(MlxRows(lm), stop_ids=stops, max_context=max_context)

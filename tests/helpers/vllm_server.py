@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from peft import PeftModel
 
-from wordle_rl.backends.engine import CachedEngine
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.engine import TorchRows
 from wordle_rl.backends.vllm import Request, VllmEngine
+from wordle_rl.policy.prefix_cache import CachedEngine
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import ServerSettings
 

@@ -1,69 +1,288 @@
-"""What the training step needs of a model; each backend implements it."""
+"""A language model that plays, scores and learns: micro-batches, the loss, metrics, failed updates.
 
+Each backend adds how a model computes, and what its gradients and weights are.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, TypeVar
 
-from wordle_rl.algorithms.base import Algorithm
-from wordle_rl.policy.batch import Batch, FloatArray
-from wordle_rl.policy.computing import Computing
-from wordle_rl.policy.engine import Engine
+import numpy as np
+
+from wordle_rl.algorithms.base import Algorithm, LossInputs, constant
+from wordle_rl.policy.batch import (
+    Batch,
+    DoesNotFit,
+    FloatArray,
+    ran_out_of_memory,
+    split_by_prompt,
+    split_micro_batches,
+)
+from wordle_rl.policy.computing import Computing, Precision
+from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.prefix_cache import CachedEngine, Model
+from wordle_rl.policy.token_outputs import Rows, TokenOutputs
 from wordle_rl.policy.tokenizer import HFTokenizer
-from wordle_rl.runs.processes import Processes
+from wordle_rl.runs.processes import ALONE, Processes
 from wordle_rl.runs.timing import Timers
 
+T = TypeVar("T")
 # Metrics of an update that are the largest value over tokens, micro-batches, processes and updates.
 # All others are means.
 LARGEST = ("ratio_gap", "largest_sampler_gap")
 
 
-class Policy(Protocol):
+class Policy(ABC):
     """A language model that plays, scores and learns."""
 
-    tokenizer: HFTokenizer
-    timers: Timers
-    processes: Processes  # that train copies of this policy together
-    computing: Computing  # precision and CPU threads
+    lm: Any  # the backend's LanguageModel
+    rows: Callable[[Any], Model]  # gives a model an empty cache of rows
+    shares_openings = False  # whether the model computes once what all rows begin with
+
+    def __init__(
+        self,
+        tokenizer: HFTokenizer,
+        *,
+        temperature: float,
+        optim: Optim,
+        precision: Precision,
+        micro_batch_tokens: int,
+        max_context: int,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.timers = Timers()
+        self.processes: Processes = ALONE  # replaced when more processes start
+        self.computing = Computing(precision=precision)  # replaced by what the backend chose
+        self.optim = optim
+        self.micro_batch_tokens = micro_batch_tokens  # halved when memory runs out
+        self._temperature, self._max_context = temperature, max_context
+        self._reference: Any = None  # what keep_reference() kept
+        self._halved = 0  # times since the last update
+
+    def engine(self) -> CachedEngine:
+        """A fresh engine on the current weights."""
+        return self._build_engine()
+
+    def _build_engine(self) -> CachedEngine:
+        stops, most = self.tokenizer.stop_ids, self._max_context
+        return CachedEngine(
+            self.rows(self.lm), stop_ids=stops, max_context=most, timers=self.timers
+        )
+
+    def check_predictions(self) -> None:
+        """Raise NotFinite if what follows a stop token overflows, though the weights do not."""
+        self._build_engine().next_logprobs([sorted(self.tokenizer.stop_ids)[:1]])
 
     @property
+    @abstractmethod
     def device_bytes(self) -> int: ...  # memory in use on the accelerator, 0 on the CPU
 
     @property
+    @abstractmethod
     def num_parameters(self) -> tuple[int, int]: ...  # trainable and all
 
-    def engine(self) -> Engine: ...  # a fresh one on the current weights
-
-    def score(self, batch: Batch, *, reference: bool = False) -> FloatArray:
-        """float32 [N, T] log-probabilities of the trained tokens, 0 elsewhere."""
-        ...
-
-    def values(self, batch: Batch) -> FloatArray:
-        """float32 [N, T] of the value head before each trained token is drawn, 0 elsewhere."""
-        ...
-
-    def update(self, batch: Batch, algorithm: Algorithm) -> dict[str, float]:
-        """One optimiser step on the weighted sum of the algorithm's loss over the batch.
-
-        With several processes, loss and metrics cover the batches of all of them.
-        """
-        ...
-
+    @abstractmethod
     def keep_reference(self) -> None: ...  # makes the current weights the reference
 
-    def add_value_head(self) -> None:
-        """Add a linear head that learns values from the trunk's hidden states. It starts at 0.
+    @abstractmethod
+    def add_value_head(self) -> None: ...  # linear, on the trunk's hidden states; it starts at 0
 
-        Raises ValueError when the backend has no value head.
-        """
-        ...
-
+    @abstractmethod
     def set_learning_rate(self, lr: float) -> None: ...
 
+    @abstractmethod
     def save(self, folder: Path) -> None:
         """Write model and optimiser into an empty folder. Raises NotFinite for broken weights."""
-        ...
 
+    @abstractmethod
     def load(self, folder: Path) -> None: ...  # what save() wrote
 
+    @abstractmethod
     def export(self, folder: Path) -> None:
         """Write the model or adapter and its tokenizer in the format of their library."""
-        ...
+
+    @abstractmethod
+    def _read(
+        self, batch: Batch, rows: Rows, *, reference: bool = False, values: bool = False
+    ) -> FloatArray:
+        """What the model says of some rows [R, T]: values, or the tokens' log-probabilities."""
+
+    @abstractmethod
+    def _add_gradient(self, batch: Batch, rows: Rows, algorithm: Algorithm) -> dict[str, float]:
+        """Add up the gradient of some rows. Returns what _compute_loss() says of them."""
+
+    @abstractmethod
+    def _drop_gradients(self) -> None: ...
+
+    @abstractmethod
+    def _clip_gradients(self) -> float:
+        """Scale the gradients to at most optim.clip_grad_norm. Returns their norm before."""
+
+    @abstractmethod
+    def _take_step(self) -> None:
+        """Change the weights by one step of the optimisers."""
+
+    def _share_gradients(self) -> None:
+        """Replace the gradients by their sums over all processes, on a backend that has several."""
+        raise NotImplementedError
+
+    def score(self, batch: Batch, *, reference: bool = False) -> FloatArray:
+        """Log-probabilities [N, T] of the trained tokens as the trainer sees them, else 0."""
+        if reference and self._reference is None:
+            raise RuntimeError("keep_reference() was not called before a reference score")
+        with self.timers("reference" if reference else "score"):
+            return self._read_all(batch, reference=reference)
+
+    def values(self, batch: Batch) -> FloatArray:
+        """What the value head says [N, T] before each trained token is drawn, else 0."""
+        with self.timers("values"):
+            return self._read_all(batch, values=True)
+
+    def _read_all(self, batch: Batch, **what: bool) -> FloatArray:
+        out = np.zeros(batch.ids.shape, np.float32)
+
+        def read(rows: Rows) -> None:
+            found = self._read(batch, rows, **what)
+            out[rows, : found.shape[1]] = found
+
+        self.run_micro_batches(batch, read)
+        return out
+
+    def update(self, batch: Batch, algorithm: Algorithm) -> dict[str, float]:
+        """One optimiser step on the weighted loss of a batch, in micro-batches.
+
+        Returns metrics. `update/skipped` is 1 when a loss or gradient was not finite and the
+        weights stayed as they were. `update/halved` counts how often memory ran out since the last
+        update. Raises DoesNotFit.
+        """
+        learn = partial(self._add_gradient, batch, algorithm=algorithm)
+        totals = {"loss": 0.0, **dict.fromkeys(LARGEST, 0.0)}
+        for part in self.run_micro_batches(batch, learn):
+            _merge(totals, part)
+        totals |= {"tokens": float(batch.trained.sum()), "halved": float(self._halved)}
+        self._halved = 0
+        if self.processes.size > 1:
+            with self.timers("processes"):
+                first, *others = self.processes.gather(totals)
+                totals = dict(first)
+                for other in others:
+                    _merge(totals, other)
+                self._share_gradients()
+        with self.timers("optimizer"):
+            norm = self._clip_gradients()
+            skipped = not (np.isfinite(norm) and np.isfinite(totals["loss"]))
+            if not skipped:
+                self._take_step()
+            self._drop_gradients()
+        return _name_metrics(totals) | {"grad_norm": norm, "update/skipped": float(skipped)}
+
+    def _compute_loss(
+        self, batch: Batch, rows: Rows, algorithm: Algorithm
+    ) -> tuple[Any, dict[str, Any]]:
+        """The loss of some rows, and their part of an update's metrics.
+
+        A metric is a sum over the trained tokens, or their largest value if it is in LARGEST.
+        """
+        outputs: TokenOutputs = self.lm.read(
+            batch, rows, temperature=self._temperature,
+            entropy=algorithm.needs_entropy, values=algorithm.needs_values,
+        )  # fmt: skip
+        xp, to_array = self.lm.xp, self.lm.to_array
+
+        def part(values: FloatArray | None) -> Any:
+            if values is None:
+                return None
+            return to_array(
+                values[rows, : outputs.logprobs.shape[1]].astype(np.float32, copy=False)
+            )
+
+        logprobs = constant(xp, outputs.logprobs)
+        trained = to_array(batch.trained[rows, : logprobs.shape[1]])
+        inputs = LossInputs(
+            logprobs=outputs.logprobs,
+            old_logprobs=logprobs if batch.old_logprobs is None else part(batch.old_logprobs),
+            sampler_logprobs=part(batch.sampler_logprobs),
+            advantages=part(batch.advantages),
+            trained=trained,
+            units=to_array(rows if batch.units is None else batch.units[rows]),
+            ref_logprobs=part(batch.ref_logprobs),
+            entropy=outputs.entropy,
+            values=outputs.values,
+            old_values=part(batch.old_values),
+            targets=part(batch.targets),
+            target_scale=batch.target_scale,
+        )
+        per_token, metrics = algorithm.loss(xp, inputs)
+        gap = xp.abs(logprobs - inputs.sampler_logprobs)
+        metrics |= {"sampler_gap": gap, "surprise": -logprobs}
+        sums = {
+            name: xp.sum(xp.where(trained, constant(xp, values), 0.0))
+            for name, values in metrics.items()
+        }
+        loss = xp.sum(per_token * part(batch.weights))
+        return loss, {
+            **sums,
+            "loss": constant(xp, loss),
+            "ratio_gap": xp.max(xp.abs(xp.exp(logprobs - inputs.old_logprobs) - 1)),
+            "largest_sampler_gap": xp.max(gap),
+        }
+
+    def run_micro_batches(self, batch: Batch, work: Callable[[Rows], T]) -> list[T]:
+        """Do the work on the rows of each micro-batch that has a trained token.
+
+        When one of them does not fit into memory, the limit becomes half its size for the rest of
+        the run, and all work begins again. Raises DoesNotFit when it cannot be split.
+        """
+        while True:
+            # A failed backward pass may have left a part of its gradient.
+            self._drop_gradients()
+            done, failed = self._try(batch, work)
+            if failed is None:
+                return done
+            width = int(batch.lengths[failed].max())
+            if len(failed) == 1 or (batch.units is not None and len(set(batch.units[failed])) == 1):
+                raise DoesNotFit(sequences=len(failed), tokens=width)
+            self.micro_batch_tokens = len(failed) * width // 2
+            self._halved += 1
+            print(
+                f"out of memory with {len(failed)} x {width} tokens: from now on a micro-batch has "
+                f"at most {self.micro_batch_tokens}, as with "
+                f"backend.micro_batch_tokens={self.micro_batch_tokens}",
+                flush=True,
+            )
+
+    def _try(self, batch: Batch, work: Callable[[Rows], T]) -> tuple[list[T], Rows | None]:
+        """Do all the work. Returns the rows that did not fit into memory, too, if there are any."""
+        done = []
+        split = split_by_prompt if self.shares_openings else split_micro_batches
+        for rows in split(batch, self.micro_batch_tokens):
+            try:
+                if batch.trained[rows].any():
+                    done.append(work(rows))
+            except (RuntimeError, MemoryError) as error:
+                if not ran_out_of_memory(error):
+                    raise
+                return done, rows  # the error goes, and with it the tensors that its frames hold
+        return done, None
+
+
+def _merge(totals: dict[str, float], part: Mapping[str, float]) -> None:
+    """Add the metrics of a micro-batch or process."""
+    for name, value in part.items():
+        had = totals.get(name, 0.0)
+        totals[name] = max(had, value) if name in LARGEST else had + value
+
+
+def _name_metrics(totals: Mapping[str, float]) -> dict[str, float]:
+    """The metrics of an update by name: sums become means over the trained tokens."""
+    rest = dict(totals)
+    loss, halved, tokens = (rest.pop(name) for name in ("loss", "halved", "tokens"))
+    means = {
+        f"policy/{name}": value if name in LARGEST else value / max(tokens, 1.0)
+        for name, value in rest.items()
+    }
+    return {**means, "loss": loss, "update/halved": halved}

@@ -22,9 +22,9 @@ from tests.helpers.tiny import (
 from tests.helpers.updates import ROWS, games
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.ppo import Ppo
-from wordle_rl.backends import token_outputs
 from wordle_rl.backends.mlx.causal_lm import MlxLM
 from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.policy import token_outputs
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.grammar import Options
 

@@ -27,11 +27,11 @@ from tests.helpers.tiny import (
     weights_of,
 )
 from wordle_rl.algorithms.grpo import Grpo
-from wordle_rl.backends.engine import CachedEngine
 from wordle_rl.backends.torch import causal_lm
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.engine import TorchRows
 from wordle_rl.backends.torch.load import load_model
+from wordle_rl.policy.prefix_cache import CachedEngine
 from wordle_rl.policy.sampling import Sampling, uniforms
 from wordle_rl.policy.settings import LoraSettings, ModelSettings
 from wordle_rl.runs.instantiate import ConfigError

@@ -8,13 +8,13 @@ from torch import nn
 
 from tests.helpers.engines import assert_same
 from tests.helpers.tiny import gemma, llama, lora_of, many_stops, qwen
-from wordle_rl.backends.engine import CachedEngine
 from wordle_rl.backends.tiny_model import save_untrained
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.engine import TorchRows
 from wordle_rl.backends.torch.fast import rollouts as lean_trunk
 from wordle_rl.backends.torch.fast.rollouts import FastQwen2
 from wordle_rl.policy.engine import Completion
+from wordle_rl.policy.prefix_cache import CachedEngine
 from wordle_rl.policy.sampling import Sampling, uniforms
 
 VOCAB = 64

@@ -24,8 +24,8 @@ from tests.helpers.tiny import (
 from tests.helpers.updates import PLAIN
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.sft import Sft
-from wordle_rl.backends import token_outputs
 from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.policy import token_outputs
 from wordle_rl.policy.batch import Batch, DoesNotFit, Targets
 
 LENGTHS = (12, 12, 9, 7, 5, 4, 3, 2)

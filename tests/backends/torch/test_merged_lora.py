@@ -8,9 +8,9 @@ import torch
 
 from tests.helpers.tiny import batch_of, gemma, lora_of, policy_of
 from wordle_rl.algorithms.sft import Sft
-from wordle_rl.backends.token_outputs import Wanted
 from wordle_rl.backends.torch.fast.frozen_head import compute_logprobs
 from wordle_rl.backends.torch.fast.merged_lora import merge_adapter
+from wordle_rl.policy.token_outputs import Wanted
 
 ROWS = [([3, 9, 4, 30, 31, 5, 20], [0, 0, 0, 1, 1, 0, 1]), ([3, 9, 7], [0, 0, 1])]
 

@@ -30,9 +30,9 @@ class Server:
     async def generate(
         self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any
     ) -> TokenOutput:
-        from wordle_rl.backends.engine import CachedEngine
         from wordle_rl.backends.torch.causal_lm import CausalLM
         from wordle_rl.backends.torch.engine import TorchRows
+        from wordle_rl.policy.prefix_cache import CachedEngine
         from wordle_rl.policy.sampling import Sampling
 
         lm, params = CausalLM(self.model), sampling_params

@@ -19,8 +19,8 @@ from mlx.utils import tree_unflatten
 from numpy.typing import NDArray
 
 from wordle_rl.backends.mlx.save import Weights
-from wordle_rl.backends.token_outputs import LanguageModel
 from wordle_rl.policy.grammar import LOW, Options
+from wordle_rl.policy.token_outputs import LanguageModel
 
 
 class ValueHead(nn.Module):

@@ -12,9 +12,9 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.backends.engine import Ints
 from wordle_rl.backends.mlx.causal_lm import MlxLM
 from wordle_rl.policy.engine import NotFinite
+from wordle_rl.policy.prefix_cache import Ints
 from wordle_rl.policy.sampling import Sampling
 
 _GROWTH = 64  # tokens by which buffers grow
@@ -80,7 +80,7 @@ def _grow(buffer: mx.array | None, like: mx.array, slots: int, capacity: int) ->
 
 
 class MlxRows:
-    """Implements wordle_rl.backends.engine.Model. Hidden states are [n, H], logits [n, V]."""
+    """Implements wordle_rl.policy.prefix_cache.Model. Hidden states are [n, H], logits [n, V]."""
 
     whole = False
 

@@ -26,19 +26,19 @@ from wordle_rl.backends.mlx.save import (
     load_weights,
     save_model_or_adapter,
 )
-from wordle_rl.backends.policy import LanguagePolicy, compute_loss
 from wordle_rl.backends.saving import save_tokenizer
-from wordle_rl.backends.token_outputs import Rows
 from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.policy import Policy
+from wordle_rl.policy.token_outputs import Rows
 
 _OPTIMIZER = "optimizer.safetensors"
 
 
-class MlxPolicy(LanguagePolicy):
-    """Implements wordle_rl.policy.policy.Policy on one device."""
+class MlxPolicy(Policy):
+    """A policy on one device."""
 
     rows = MlxRows
     _reference: Weights | None
@@ -104,11 +104,7 @@ class MlxPolicy(LanguagePolicy):
     def _add_gradient(self, batch: Batch, rows: Rows, algorithm: Algorithm) -> dict[str, float]:
         def compute(weights: Weights) -> Any:
             with self.lm.use_weights(self._copy(weights)):
-                outputs = self.lm.read(
-                    batch, rows, temperature=self._temperature,
-                    entropy=algorithm.needs_entropy, values=algorithm.needs_values,
-                )  # fmt: skip
-            return compute_loss(self.lm, algorithm, outputs, batch, rows)
+                return self._compute_loss(batch, rows, algorithm)
 
         with self.timers("update"):
             (_, parts), new = mx.value_and_grad(compute)(self.weights)

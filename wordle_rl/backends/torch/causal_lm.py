@@ -23,7 +23,6 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from wordle_rl.backends.loading import VALUE_HEAD, check_fit, read_weights
 from wordle_rl.backends.sizes import shares_openings
-from wordle_rl.backends.token_outputs import LanguageModel, Wanted
 from wordle_rl.backends.torch.cache import SlotCache
 from wordle_rl.backends.torch.fast import training as fast_training
 from wordle_rl.backends.torch.fast.frozen_head import compute_logprobs
@@ -31,6 +30,7 @@ from wordle_rl.backends.torch.fast.merged_lora import MergedLinear
 from wordle_rl.backends.torch.fast.rollouts import FastQwen2, can_be_fast
 from wordle_rl.backends.torch.load import last_place
 from wordle_rl.policy.grammar import LOW, Options
+from wordle_rl.policy.token_outputs import LanguageModel, Wanted
 from wordle_rl.runs.instantiate import ConfigError
 
 _LEAST = 16  # tokens of an opening that is worth a forward pass of its own

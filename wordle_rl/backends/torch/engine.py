@@ -8,16 +8,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from wordle_rl.backends.engine import Ints
 from wordle_rl.backends.torch.cache import SlotCache
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.grammar import Options
+from wordle_rl.policy.prefix_cache import Ints
 from wordle_rl.policy.sampling import Sampling
 
 
 class TorchRows:
-    """Implements wordle_rl.backends.engine.Model. Hidden states are [n, H], logits [n, V]."""
+    """Implements wordle_rl.policy.prefix_cache.Model. Hidden states are [n, H], logits [n, V]."""
 
     whole = False
 

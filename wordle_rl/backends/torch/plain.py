@@ -18,12 +18,12 @@ import torch
 from torch import nn
 from transformers import DynamicCache, cache_utils
 
-from wordle_rl.backends.engine import Ints
-from wordle_rl.backends.token_outputs import Wanted
 from wordle_rl.backends.torch.causal_lm import CausalLM, recompute_layers
 from wordle_rl.backends.torch.engine import TorchRows
 from wordle_rl.policy.batch import ran_out_of_memory
 from wordle_rl.policy.grammar import LOW, Options
+from wordle_rl.policy.prefix_cache import Ints
+from wordle_rl.policy.token_outputs import Wanted
 from wordle_rl.runs.instantiate import ConfigError
 
 _MOST_OFF = {2: 0.05, 4: 1e-3}  # mean relative error of hidden states, by bytes of a number
@@ -125,7 +125,7 @@ class _States(tuple):
 
 
 class PlainRows(TorchRows):
-    """Implements wordle_rl.backends.engine.Model. A copied slot is a row that is read twice."""
+    """Implements wordle_rl.policy.prefix_cache.Model. A copied slot is a row that is read twice."""
 
     whole = True
 

@@ -21,10 +21,8 @@ import torch
 from torch import nn
 
 from wordle_rl.algorithms.base import Algorithm
-from wordle_rl.backends.policy import LanguagePolicy, compute_loss
 from wordle_rl.backends.saving import save_model, save_tokenizer
 from wordle_rl.backends.sizes import is_known
-from wordle_rl.backends.token_outputs import Rows
 from wordle_rl.backends.torch.causal_lm import CausalLM, ValueHead
 from wordle_rl.backends.torch.devices import DTYPES
 from wordle_rl.backends.torch.engine import TorchRows
@@ -42,14 +40,16 @@ from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.policy import Policy
+from wordle_rl.policy.token_outputs import Rows
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.runs.files import read_object, write_json
 
 _OPTIMIZER, _SCALE = "optimizer.safetensors", "loss_scale.json"
 
 
-class TorchPolicy(LanguagePolicy):
-    """Implements wordle_rl.policy.policy.Policy on one device per process.
+class TorchPolicy(Policy):
+    """A policy on one device per process.
 
     model: a transformers or peft model on its device. Only parameters with requires_grad are
     trained. micro_batch_tokens: padded tokens per forward and backward pass.
@@ -169,15 +169,6 @@ class TorchPolicy(LanguagePolicy):
                     copied.grad = None
         return {name: value.item() for name, value in parts.items()}
 
-    def _compute_loss(
-        self, batch: Batch, rows: Rows, algorithm: Algorithm
-    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        outputs = self.lm.read(
-            batch, rows, temperature=self._temperature,
-            entropy=algorithm.needs_entropy, values=algorithm.needs_values,
-        )  # fmt: skip
-        return compute_loss(self.lm, algorithm, outputs, batch, rows)
-
     def _share_gradients(self) -> None:
         have = self.processes.gather([parameter.grad is not None for parameter in self.trainable])
         anywhere = map(any, zip(*have, strict=True))
@@ -187,7 +178,7 @@ class TorchPolicy(LanguagePolicy):
         self.processes.add_up([p.grad for p in self.trainable if p.grad is not None])
 
     def update(self, batch: Batch, algorithm: Algorithm) -> dict[str, float]:
-        """See LanguagePolicy. With fp16 it begins again until no gradient is too large."""
+        """See Policy. With fp16 it begins again until no gradient is too large."""
         while True:
             scale = self._scaler.get_scale()
             metrics = super().update(batch, algorithm)

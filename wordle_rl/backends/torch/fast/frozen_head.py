@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from wordle_rl.backends.token_outputs import Wanted
+from wordle_rl.policy.token_outputs import Wanted
 
 _ROWS = 256  # more hidden states at once are no faster
 

@@ -93,7 +93,15 @@ def test_a_recipe_is_the_same_with_every_pretrained_model(recipe: str, model: st
     setup = built(f"experiment={recipe}", f"model={model}")
     style, sampling = setup.recipe.style, setup.recipe.sampling
     assert (type(style).__name__, style.think, sampling.max_tokens) == ("Spelled", False, 16)
+    assert style.wording == "brief"  # as the shipped adapters were taught
     assert setup.recipe.rollout.kind == {"imitate": "game", "reinforce": "best_of"}[recipe]
     assert (sampling.grammar, sampling.repeats) == (
         (None, True) if recipe == "imitate" else ("words", False)
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "wording"), [("qwen0.5b-coder", "shown"), ("smollm2_sft", "brief")]
+)
+def test_a_model_that_copies_is_shown_answers_and_an_adapter_asked_as_it_was_taught(model, wording):
+    assert built(f"model={model}").recipe.style.wording == wording

@@ -127,7 +127,7 @@ def left_by_clues(state: State) -> np.ndarray:
 READERS = [
     (WholeState(), left_by_a_state),
     (Symbols(), left_by_marks), (Letters(), left_by_marks), (Places(), left_by_marks),
-    (Spelled(), left_by_spelled),
+    (Spelled(), left_by_spelled), (Spelled(wording="shown"), left_by_spelled),
 ]  # fmt: skip
 
 

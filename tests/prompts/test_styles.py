@@ -6,6 +6,7 @@ import pytest
 
 from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
 from wordle_rl.prompts.styles import Letters, Places, Spelled, Symbols, WholeState
+from wordle_rl.words.splits import WordSettings
 
 WORDS = {"crane", "sleep", "speed", "crept", "eerie"}
 
@@ -70,6 +71,19 @@ DIGESTS = {  # of the texts that the embedded models were taught with, and runs 
 def test_six_guesses_without_hard_mode_are_told_as_they_always_were(style) -> None:
     assert hashlib.sha256(style.system.encode()).hexdigest()[:16] == DIGESTS[style]
     assert "word in six guesses.\n" in style.system and "ard mode" not in style.system
+
+
+@pytest.mark.parametrize("think", [False, True])
+@pytest.mark.parametrize("kind", [Symbols, WholeState, Spelled])
+def test_answers_that_a_prompt_shows_can_be_read_and_hold_no_secret_out_of_training(
+    kind, think
+) -> None:
+    style = kind(wording="shown", think=think)
+    words = [style.parse(line).guess for line in style.system.splitlines()[-3:]]
+    _, splits = WordSettings().load()
+    assert len({*words} & {*splits.train}) == 3, words
+    assert style.opening(State()).splitlines()[-1][-6:-1] == "guess"  # it asks for an answer
+    assert all(style.write(word) not in kind(think=think).system for word in words)
 
 
 @pytest.mark.parametrize(("turns", "told"), [(1, "one"), (12, "twelve"), (13, "13")])

@@ -62,7 +62,8 @@ def write_stages(folder: Path, stages: Sequence[Stage]) -> None:
 
 def prompt_name(style: PromptStyle) -> str:
     """The style as the command line chooses it behind prompt=."""
-    return style.name + " prompt.think=true" * style.think
+    wording = f" prompt.wording={style.wording}" * (style.wording != "brief")
+    return style.name + wording + " prompt.think=true" * style.think
 
 
 def _read(file: Path) -> list[Stage]:

@@ -10,7 +10,7 @@ model's tokenizer can hold each as one token.
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from wordle_rl.game.knowledge import LetterFacts, letter_facts
 from wordle_rl.game.players import guess_text
@@ -27,6 +27,16 @@ ANSWER = "Answer with <guess>word</guess>."
 ANSWER_THINKING = "Think in <think>...</think>, then answer with <guess>word</guess>."
 ANSWER_SPELLED = "Answer with the letters apart, as in <guess> W O R D S</guess>."
 SPELLED_THINKING = "Think in <think>...</think>, then answer with <guess> W O R D S</guess>."
+SHOWN = (
+    "Each answer is the tag <guess>, a new five-letter word{}, the tag </guess>, and nothing else. "
+    "The answers of another game were:"
+)
+SHOWN_THINKING = (
+    "Each answer begins with your thoughts between the tags <think> and </think>. Behind them are "
+    "the tag <guess>, a new five-letter word{}, and the tag </guess>. The answers of another game "
+    "ended with:"
+)
+SHOWN_WORDS = ("house", "plant", "brick")  # training secrets all
 CALL = "Guess by calling the tool."
 CALL_THINKING = "Think in <think>...</think>, then guess by calling the tool."
 _MARKS = "✓ it is in its place, - it is in the word but elsewhere, x it is not in the word.\n"
@@ -39,6 +49,7 @@ SPELLED_LEGEND = (
 )
 FIRST = "Make your first guess."
 NEXT = "Make your next guess."
+QUESTION = "What is your next guess?"
 PLACED = "Known places: "
 MISPLACED = "In the word, not at the places given: "
 HOW_OFTEN = "How often in the word: "
@@ -66,6 +77,9 @@ class PromptStyle(ABC):
     """Turns states into text."""
 
     think: bool = False  # ask for reasoning before the guess
+    # How the prompt asks for an answer. brief: by its form, which many models copy as it is.
+    # shown: by the answers of another game. A model is asked as it was taught.
+    wording: Literal["brief", "shown"] = "brief"
     game: Rules = _ORIGINAL  # the rules in the text; filled in by the builder
     name: ClassVar[str]
     legend: ClassVar[str]  # how to read feedback
@@ -83,6 +97,11 @@ class PromptStyle(ABC):
     @property
     def system(self) -> str:
         """The rules and the format of an answer that is text."""
+        if self.wording == "shown":
+            ask = (SHOWN_THINKING if self.think else SHOWN).format(
+                " with its letters apart" * self.spelled
+            )
+            return "\n".join([self.rules + ask, *map(self.write, SHOWN_WORDS)])
         if self.spelled:
             return self.rules + (SPELLED_THINKING if self.think else ANSWER_SPELLED)
         return self.rules + (ANSWER_THINKING if self.think else ANSWER)
@@ -203,11 +222,12 @@ class Spelled(WholeState):
             # Last, so that each letter of the answer is equally far behind its place here.
             ("Word:", [facts.placed.get(place, "_") for place in range(WORD_LENGTH)]),
         ]
-        return "\n".join(
+        lines = [
             " ".join([head, *(item[0].upper() + item[1:] for item in items)])
             for head, items in rows
             if items
-        )
+        ]
+        return "\n".join([*lines, *[QUESTION] * (self.wording == "shown")])
 
 
 def _how_often(facts: LetterFacts) -> list[str]:

@@ -45,9 +45,16 @@ def test_other_adapters_and_models_go_through_peft(model_folder):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("kind", ["tokens", "means", "choices"])
-def test_logprobs_under_a_frozen_head_are_those_of_autograd(kind, temperature, model_folder):
+@pytest.mark.parametrize("family", ["qwen2", "gemma"])  # with layers written out, and without
+def test_logprobs_under_a_frozen_head_are_those_of_autograd(
+    family, kind, temperature, model_folder
+):
+    from peft import LoraConfig, get_peft_model
+
     places, vocabulary = 700, 64
-    lm = policy_of(lora_of(model_folder)).lm
+    other = LoraConfig(r=2, target_modules="all-linear")
+    adapted = lora_of(model_folder) if family == "qwen2" else get_peft_model(gemma(), other)
+    lm = policy_of(adapted).lm
     assert lm.frozen_head is not None and len(lm.frozen_head) >= vocabulary
     draw = np.random.default_rng(0)
     states = torch.randn(places, lm.frozen_head.shape[1], requires_grad=True)

@@ -26,7 +26,6 @@ from wordle_rl.backends.sizes import shares_openings
 from wordle_rl.backends.torch.cache import SlotCache
 from wordle_rl.backends.torch.fast import training as fast_training
 from wordle_rl.backends.torch.fast.frozen_head import compute_logprobs
-from wordle_rl.backends.torch.fast.merged_lora import MergedLinear
 from wordle_rl.backends.torch.fast.rollouts import FastQwen2, can_be_fast
 from wordle_rl.backends.torch.load import last_place
 from wordle_rl.policy.grammar import LOW, Options
@@ -87,7 +86,6 @@ class CausalLM(LanguageModel):
         self._scale = getattr(self.config, "final_logit_softcapping", None)
         self._window: int = getattr(self.config, "sliding_window", None) or 0
         self._layer_types: list[str] | None = getattr(self.config, "layer_types", None)
-        self._is_merged = any(isinstance(part, MergedLinear) for part in model.modules())
         self._recomputed = find_layers(self._trunk) if checkpointing else []
         self._last_place = last_place(self.config)
 
@@ -97,9 +95,10 @@ class CausalLM(LanguageModel):
 
     @property
     def frozen_head(self) -> torch.Tensor | None:
-        """Weights [V, H] of a head that is never trained, if its logits are a plain product."""
+        """Weights [V, H] of a head on a CPU that is never trained, if its logits are products."""
         plain = type(self._head) is nn.Linear and self._scale is None
-        return self._head.weight if self._is_merged and plain else None
+        usable = plain and self.device.type == "cpu" and not self._head.weight.requires_grad
+        return self._head.weight if usable else None
 
     def compute_logits(self, hidden: torch.Tensor, options: Options | None = None) -> torch.Tensor:
         weight = self._head.weight

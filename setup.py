@@ -3,9 +3,6 @@
 from setuptools import find_namespace_packages, setup
 
 setup(
-    packages=[
-        *find_namespace_packages(include=["wordle_rl*", "hydra_plugins*"]),
-        "wordle_rl.conf",
-    ],
+    packages=[*find_namespace_packages(include=["wordle_rl*", "hydra_plugins*"]), "wordle_rl.conf"],
     package_dir={"wordle_rl.conf": "conf"},
 )

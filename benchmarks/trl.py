@@ -131,11 +131,7 @@ def faster_precision(scene: Scene) -> Precision:
 
 
 def compare(
-    scene: Scene,
-    policy: TorchPolicy,
-    settings: Any,
-    loop: GenerateSettings | None,
-    repeats: int,
+    scene: Scene, policy: TorchPolicy, settings: Any, loop: GenerateSettings | None, repeats: int
 ) -> list[dict[str, list[float]]]:
     """Seconds and sampled tokens of our steps and of TRL's, in turns, without the warm-up."""
     from benchmarks._trl import TrlGames

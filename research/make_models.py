@@ -57,10 +57,7 @@ MODELS = {  # name: the settings of train.py for each stage, and what the model 
         "It plays badly enough to learn: the start of runs with `model=tiny`.",
     ),
     "lexicon": (
-        (
-            LEXICON,
-            f"{AGAIN} optim.lr=4e-3 trainer.steps=2200",
-        ),
+        (LEXICON, f"{AGAIN} optim.lr=4e-3 trainer.steps=2200"),
         "It plays without a preference among the words that fit: the start of `experiment=clean`.",
     ),
     "lexicon_clean": (

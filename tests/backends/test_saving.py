@@ -58,6 +58,8 @@ def test_a_reader_of_the_older_form_computes_the_same(kind: str, tmp_path: Path)
     model = built(kind)
     expected = full_logprobs(model, IDS_READ)
     policy_of(model).export(tmp_path)
+    modes = {file.name: oct(file.stat().st_mode) for file in tmp_path.iterdir()}
+    assert len({*modes.values()}) == 1, modes
     assert np.abs(full_logprobs(read(tmp_path), IDS_READ) - expected).max() < 1e-5
     file = tmp_path / "config.json"
     config = json.loads(file.read_text())

@@ -129,8 +129,10 @@ def test_two_players_are_compared_on_a_board(tab):
     page.click("#ask-here")
     page.wait_for_selector("#view-board:not([hidden])")
     assert page.input_value("#board-rows input") == "zonal"
+    page.wait_for_selector("#asked > div:nth-child(2)")  # asks at once
     page.click("#clear-rows")
     page.fill("#board-rows input", "crane")
+    assert page.inner_text("#asked") == "", "answers for another board"
     for _ in range(2):  # absent, elsewhere, in place
         page.click("#board-rows fieldset .tile:nth-of-type(4)")
     page.select_option("#rival", "consistent")

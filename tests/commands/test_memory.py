@@ -18,7 +18,6 @@ from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.commands.memory import memory
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.training import loop
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +119,6 @@ def test_what_cannot_fit_is_refused_and_what_is_named_takes_less(given, gb, less
 
 
 def test_a_run_on_a_pretrained_model_says_what_it_will_take(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(loop, "SMALL", 0)
     folder = tmp_path / "base"
     qwen(340).save_pretrained(folder)
     qwen_like_tokenizer().save_pretrained(folder)
@@ -130,7 +128,8 @@ def test_a_run_on_a_pretrained_model_says_what_it_will_take(tmp_path, capsys, mo
     training(f"{common}")()
     out = capsys.readouterr().out
     assert out.index("memory plan for") < out.index("parameters") and "in validation" in out
-    assert out.index("step 2 ") < out.index("num_generations, with the time")
+    head, row = (line.split() for line in out.splitlines() if " step 1/" in line or "bits%" in line)
+    assert head[-1] == "left" and {"s", "min"} & {*row}, "how long the command will take"
     with pytest.raises(SystemExit) as end:
         training(f"{common} trainer.memory_limit_gb=0.0001")()
     assert end.value.code == 2

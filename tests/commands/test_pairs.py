@@ -86,8 +86,7 @@ def _is_about(line: str, given: Sequence[str]) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "model"),
-    [*product(("imitate", "reinforce"), ("qwen3b", "smollm2", "some/model"))],
+    ("recipe", "model"), [*product(("imitate", "reinforce"), ("qwen3b", "smollm2", "some/model"))]
 )
 def test_a_recipe_is_the_same_with_every_pretrained_model(recipe: str, model: str) -> None:
     setup = built(f"experiment={recipe}", f"model={model}")

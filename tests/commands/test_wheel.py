@@ -94,7 +94,7 @@ def test_a_run_with_parts_of_ones_own_trains_resumes_and_is_evaluated_here(run, 
     assert "reward/vowel" in (folder / "metrics.jsonl").read_text()
     again = f"train resume=outputs/{folder.name} trainer.steps=3"
     assert "history.player must be" in run(again, code=2)
-    assert "\nstep 3 " in run(f"{again} --config-dir=mine")
+    assert " step 3/3 " in run(f"{again} --config-dir=mine")
     run(f"eval run=outputs/{folder.name} limit=5 compare=false -cd mine")
     assert {path.name for path in tmp_path.iterdir()} == {"outputs", "mine"}
     assert "did you mean experiment" in run("train experimnt=demo", code=2)

@@ -17,8 +17,7 @@ def test_the_list_is_printed_without_heavy_imports():
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
-    [("trian", "Did you mean 'train'?"), ("train modle=tiny", "model?")],
+    ("line", "said"), [("trian", "Did you mean 'train'?"), ("train modle=tiny", "model?")]
 )
 def test_wrong_input_ends_in_one_line_that_names_the_near_miss(line, said):
     done, _ = command("-m", "wordle_rl", *line.split())

@@ -4,9 +4,7 @@ import re
 
 import pytest
 
-from wordle_rl.evaluation.boards import (
-    boards_side_by_side,
-)
+from wordle_rl.evaluation.boards import boards_side_by_side
 from wordle_rl.game.rules import Game, Rules
 
 WORDS = frozenset({"crane", "sleep", "crept", "slate"})

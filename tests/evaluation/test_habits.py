@@ -10,12 +10,7 @@ import pytest
 
 from tests.helpers import played_games
 from tests.helpers.played_games import played_with, summary_of
-from wordle_rl.evaluation.habits import (
-    discoveries,
-    is_plural,
-    later_guesses,
-    warn_of_repetition,
-)
+from wordle_rl.evaluation.habits import discoveries, is_plural, later_guesses, warn_of_repetition
 from wordle_rl.evaluation.tables import report_table
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge

@@ -28,7 +28,7 @@ SMALL_RUN = (
 def training(line: str) -> Callable[[], object]:
     """What `python train.py <line>` does."""
     overrides = shlex.split(line)
-    return lambda: train(composed(*overrides), expand("config", overrides))
+    return lambda: train(composed(*overrides), expand(overrides))
 
 
 def evaluation(line: str) -> Callable[[], object]:

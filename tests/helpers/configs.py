@@ -30,7 +30,7 @@ def composed(*overrides: str, name: str = "config") -> DictConfig:
     chosen = ("experiment=", "init_from=")
     if name == "config" and not any(override.startswith(chosen) for override in overrides):
         overrides = ("experiment=none", *overrides)
-    given = begin_with_run(expand(name, overrides))
+    given = begin_with_run(expand(overrides))
     choices = [override for override in given if _chooses(override)]
     rest = [override for override in given if not _chooses(override)]
     values = OverridesParser.create().parse_overrides(rest)

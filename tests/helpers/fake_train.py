@@ -41,6 +41,7 @@ def main() -> None:
         given = run.manifest()["given"]
     else:
         run = RunFolder.create(given["output_dir"], "fake")
+        write_json(run.path / "config.yaml", {"trainer": {"steps": fake.steps}})  # JSON is YAML
         write_json(run.path / "manifest.json", {"status": "running", "given": given})
     with run.lock():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

@@ -119,7 +119,7 @@ def test_all_games_are_there_for_the_filter(html):
 
 def test_solvers_and_optimum_are_beside_runs_on_the_original_lists(tmp_path):
     page = page_of(make_run(tmp_path, digests={"words": load_words().digest}))
-    assert "random allowed word that fits all clues" in page.text("th")
+    assert "random_consistent_allowed (words that fit all clues)" in page.text("th")
     assert "optimum (published, all 2,315 answers)" in page.text("th")
     unknown = make_run(tmp_path / "other")
     assert "optimum" not in " ".join(page_of(unknown).text("th"))

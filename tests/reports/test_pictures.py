@@ -7,8 +7,7 @@ from matplotlib.figure import Figure
 
 from tests.helpers.run_folders import make_run
 from wordle_rl.reports.pictures import Picture, curve_pictures, draw_dots, to_svg
-from wordle_rl.reports.run import WINS, Estimate, read_run
-from wordle_rl.reports.solvers import solvers_of
+from wordle_rl.reports.run import WINS, Estimate, read_run, solvers_of
 from wordle_rl.runs.files import StepLog
 from wordle_rl.words.lists import load_words
 
@@ -30,7 +29,7 @@ def test_curves_are_the_logged_numbers_beside_the_solvers(tmp_path):
     rates = [100 * (100 + 5 * step) / 512 for step in range(0, 41, 10)]
     assert wins["training"] == pytest.approx(rates)
     assert wins["test secrets, greedy"] == [50.0, 75.0]
-    assert wins["random answer that fits all clues"][0] == pytest.approx(98.2, abs=0.1)
+    assert wins["random_consistent (answers that fit all clues)"][0] == pytest.approx(98.2, abs=0.1)
     assert guesses["validation"] == [5.0, 4.75, 4.5, 4.25, 4.0]
     assert guesses["optimum (published)"][0] == 3.421
 

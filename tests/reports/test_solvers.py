@@ -7,11 +7,11 @@ import json
 import pytest
 
 from wordle_rl.commands.build import PLAYERS
+from wordle_rl.evaluation.solvers import FILE
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.sampling import Draws, Stream
-from wordle_rl.reports.solvers import FILE, TITLES
 from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.teacher import ScriptedPlayer
 from wordle_rl.words.lists import load_words
@@ -43,7 +43,7 @@ def test_the_file_is_what_the_players_do_on_the_first_secrets(name):
 def test_the_file_is_what_the_players_do_on_all_answers(tmp_path):
     """On a difference, the new file is in the test's folder: copy it if the change is meant."""
     answers = load_words().answers
-    found = {name: digits_of(name) for name in TITLES}
+    found = {name: digits_of(name) for name in json.loads(FILE.read_text())["guesses"]}
     text = {name: "".join(digits[a] for a in answers) for name, digits in found.items()}
     new = tmp_path / "solvers.json"
     new.write_text(json.dumps({"words": load_words().digest, "guesses": text}, indent=2) + "\n")

@@ -21,9 +21,7 @@ from wordle_rl.rollouts.teacher import ScriptedPlayer, draw_shots, scripted_talk
 def test_a_thought_stands_before_the_answer_in_every_form(form):
     chat = Chat(HFTokenizer(qwen_like_tokenizer(QWEN_TOOLS)))
     actor = ScriptedPlayer(
-        player=RandomConsistent(KNOWLEDGE),
-        draws=Draws(seed=5),
-        reasoning=Reasoning(KNOWLEDGE),
+        player=RandomConsistent(KNOWLEDGE), draws=Draws(seed=5), reasoning=Reasoning(KNOWLEDGE)
     )
     [game] = play(actor, new_games([WORDS.answers[3]], WORDS, Rules()))
     seen = build_form(form, chat, STYLE)

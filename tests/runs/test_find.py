@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wordle_rl.runs.files import write_json
+from wordle_rl.runs.files import FolderError, write_json
 from wordle_rl.runs.folder import UNFINISHED, RunFolder, find_run, given_name, label_run
 from wordle_rl.runs.instantiate import ConfigError
 
@@ -44,6 +44,13 @@ def test_the_latest_run_is_the_newest_of_its_kind_that_can_be_read(outputs):
         find_run("latest", "init_from", "failed", outputs=outputs)
     with pytest.raises(ConfigError, match=r"run=latest: .*nowhere has no run$"):
         find_run("latest", outputs=outputs / "nowhere")
+
+
+def test_a_mistyped_run_is_proposed(outputs):
+    name = next(outputs.glob("*stopped")).name
+    for given, meant in ("latst", "latest"), (f"{name}ed", name):
+        with pytest.raises(FolderError, match=rf"did you mean (.*/)?{meant}\?"):
+            find_run(given, outputs=outputs)
 
 
 def test_a_label_has_the_model_the_experiment_and_the_changes():

@@ -82,7 +82,7 @@ def test_the_command_that_a_stopped_run_names_finishes_it(
 ):
     given = settings(tmp_path, "grpo with a reference")
     process = started(*given, f"backend.devices={devices}", f"output_dir={root}")
-    read_to(process, "step 1 ")
+    read_to(process, "step 1/")
     os.killpg(process.pid, signum)
     out, _ = process.communicate(timeout=600)  # until no process is left to write anything
     assert process.returncode == code
@@ -99,7 +99,7 @@ def test_the_command_that_a_stopped_run_names_finishes_it(
 def test_when_one_of_two_processes_is_killed_the_other_ends(first, tmp_path, root, started: Start):
     given = [*settings(tmp_path, "sft"), "trainer.steps=10000", "backend.devices=2"]
     process = started(*given, f"output_dir={root}")
-    read_to(process, "step 1 ")
+    read_to(process, "step 1/")
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     [other] = [
         int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -142,7 +142,7 @@ def test_killed_at_random_moments_a_run_equals_one_that_was_not(
         again = [f"resume={folder}" for folder in root.iterdir()]
         process = started(*(again or [*given, f"output_dir={root}"]))
         steps = 2 if number == 0 else chance.choice([1, 3])
-        read_to(process, f"step {kept + steps} ")
+        read_to(process, f"step {kept + steps}/")
         time.sleep(chance.uniform(0.0, 0.3))
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

@@ -18,12 +18,7 @@ from wordle_rl.runs.paths import ROOT
 from wordle_rl.sweeps.ledger import build_sampler, open_storage
 from wordle_rl.sweeps.plan import StudyPlan, plan_study
 from wordle_rl.sweeps.results import read_record
-from wordle_rl.sweeps.space import (
-    list_grid_points,
-    list_probes,
-    name_arm,
-    parse_params,
-)
+from wordle_rl.sweeps.space import list_grid_points, list_probes, name_arm, parse_params
 
 STUDIES = sorted(p.stem for p in (ROOT / "conf" / "sweep").glob("*.yaml"))
 QUICK = ("gen_count",)

@@ -1,27 +1,52 @@
 """What is said on the terminal while a command works."""
 
-import io
+import subprocess
 import sys
-import threading
 import time
+from subprocess import PIPE
 
 import pytest
 
 from tests.helpers.configs import composed
+from tests.helpers.terminal import watch
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import Game
-from wordle_rl.training.progress import GameCount, announce, describe_generations, describe_step
+from wordle_rl.runs.progress import Amount, announce
+from wordle_rl.training.progress import GameCount, StepLines, describe_wins
 from wordle_rl.training.work import plan_work
 
 
 def test_work_that_takes_long_is_told_every_so_often_and_short_work_never(capsys):
-    with announce("loading", every=0.02):
+    with announce("loading", lambda: Amount(3, 4), first=0.02, every=0.02):
         time.sleep(0.15)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) >= 3 and lines[0] == "loading, 0 s so far"
+    assert len(lines) >= 3 and lines[0].endswith(" loading, 0 s, 3 of 4, 0 s left")
     with announce("loading"):
         pass
     assert capsys.readouterr().out == ""
+
+
+SCRIPT = """
+import time
+from wordle_rl.runs.progress import Amount, announce
+with announce("", lambda: Amount(2, 8, 90.0)), announce("outer work"):
+    print("/" + "longer than the screen/" * 3)
+    with announce("inner work"):
+        time.sleep(0.6)
+    time.sleep(0.6)
+"""
+
+
+def test_a_terminal_shows_what_is_done_in_one_line_that_leaves_nothing_behind():
+    screens = watch([sys.executable, "-c", SCRIPT], columns=60)
+    assert "".join(line.ljust(60) for line in screens[-1]).strip() == "/" + (
+        "longer than the screen/" * 3
+    )
+    now = [[row for row in screen if "work" in row] for screen in screens]
+    assert all(len(rows) <= 1 for rows in now), "one line"
+    shown = [rows[0] for rows in now if rows]
+    assert any("inner work, 0 s" in row and " 90 s left " in row for row in shown)
+    assert any("outer work, 1 s" in row for row in shown)
 
 
 def test_games_are_counted_over_batches():
@@ -38,32 +63,23 @@ def test_games_are_counted_over_batches():
     assert str(count) == "3 of 6 games, turn 1"
 
 
-def test_a_line_tells_the_step_and_its_values():
-    values = {"loss": 0.25, "train/win_rate": 0.25, "val/win_rate": 0.52, "lr": 1e-4}
-    interval = {"val/win_rate_low": 0.4644, "val/win_rate_high": 0.5752}
-    assert describe_step(12, values | interval) == "step 12 loss=0.25 win%=25 val%=52(46-58)"
+def test_columns_of_steps_stand_below_their_names():
+    lines = StepLines(120)
+    values = {"loss": 0.25, "train/win_rate": 0.255, "reward/guess": 0.8, "groups/zero_spread": 0}
+    head, row = (line[20:] for line in lines.format(7, values, 90.0))  # behind the time
+    assert row.split() == ["step", "7/120", "0.800", "-", "25.5", "-", "-", "90", "s"]
+    for name, value in {"reward": "0.800", "win%": "25.5", "left": "90 s"}.items():
+        assert head.index(name) + len(name) == row.index(value) + len(value)
+    start, now = {"val/win_rate": 0.4}, {"val/win_rate": 0.52}
+    assert describe_wins(start, now).endswith("validation 40.0 -> 52.0 %")
 
 
-def test_work_goes_on_when_nobody_reads_its_progress_any_more(monkeypatch):
-    failed: list[object] = []
-    monkeypatch.setattr(threading, "excepthook", failed.append)
-    said = threading.Event()
-
-    class Closed(io.StringIO):
-        def write(self, text: str) -> int:
-            said.set()
-            raise BrokenPipeError
-
-    monkeypatch.setattr(sys, "stdout", Closed())
-    with announce("loading", every=0.01):
-        assert said.wait(10)
-    assert not failed
-
-
-def test_other_sizes_of_a_group_take_longer_in_all_parts_but_optimizer_and_validation():
-    times = {"time/step": 90.0, "time/optimizer": 10.0}
-    line = describe_generations(times, 8, 100, 3600.0, (2, 4, 8, 16))
-    assert line.endswith("2: 30 s, 1.8 h; 4: 50 s, 2.4 h; 8: 90 s, 3.5 h; 16: 2.8 min, 5.7 h")
+def test_work_goes_on_when_nobody_reads_its_progress_any_more():
+    code = SCRIPT.replace('work")', 'work", first=0.01, every=0.01)') + "import os; os._exit(0)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=PIPE, stderr=PIPE) as process:
+        assert process.stdout and process.stdout.readline() and process.stderr
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait() == 0
 
 
 @pytest.mark.parametrize(
@@ -83,4 +99,7 @@ def test_the_work_of_a_run_counts_every_game_and_answer(given, games, prompts):
     # Validations before the first step, after the tenth and the last one; a report at each end.
     rest = 3 * 10 + (2 * 12 if setup.trainer.report else 0)
     assert work.run == (15 * games + rest, 15 * prompts + rest * 6, (15 * prompts + rest * 6) * 7)
-    assert work.held_out_share == rest / (10 + (12 if setup.trainer.report else 0))
+    reported = 12 if setup.trainer.report else 0
+    assert [work.held_out_after(n) for n in (0, 9, 10, 14, 15)] == [
+        reported + 10 * n for n in (2, 2, 1, 1, 0)
+    ]

@@ -11,9 +11,7 @@ from functools import cached_property
 from typing import Literal
 
 import verifiers.v1 as vf  # pyright: ignore[reportMissingImports]
-from verifiers.v1.harnesses.null import (  # pyright: ignore[reportMissingImports]
-    NullHarnessConfig,
-)
+from verifiers.v1.harnesses.null import NullHarnessConfig  # pyright: ignore[reportMissingImports]
 from verifiers.v1.runtimes import SubprocessConfig  # pyright: ignore[reportMissingImports]
 
 from wordle_rl.adapters.api import build_knowledge, build_prompt, build_rewards

@@ -13,11 +13,7 @@ import time
 from typing import Any
 from uuid import uuid4
 
-from verl.experimental.agent_loop.agent_loop import (  # pyright: ignore[reportMissingImports]
-    AgentLoopBase,
-    AgentLoopMetrics,
-    AgentLoopOutput,
-)
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput  # pyright: ignore[reportMissingImports]
 
 from wordle_rl.adapters.verl_files import VerlGame
 from wordle_rl.game.rules import GameStatus

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.policy.settings import BackendSettings
-from wordle_rl.training.progress import announce
+from wordle_rl.runs.progress import announce
 
 
 def load_backend(settings: BackendSettings) -> Any:
     """Import the module of a backend, after everything that can be checked without it."""
     if settings.name == "mlx":
         borrow_blas()
-    with announce(f"importing the libraries of backend={settings.name}"):
+    with announce(f"loading the libraries of backend={settings.name}"):
         return importlib.import_module(settings.module)
 
 

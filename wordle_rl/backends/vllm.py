@@ -20,14 +20,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx2
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.algorithms.base import Algorithm
-from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.engine import Completion, EngineLost, Prompts, StopReason, check_prompts
 from wordle_rl.policy.grammar import OpenAnswer
 from wordle_rl.policy.policy import Policy
@@ -302,36 +300,6 @@ class VllmEngine:
             print(f"warning: {error}; {then}", file=sys.stderr, flush=True)
 
 
-class ServedPolicy:
-    """A policy whose games an engine of servers plays. All else is as the trained policy does it.
-
-    Implements wordle_rl.policy.policy.Policy. versions: write_versions() of its adapter, of which
-    the servers have the first.
-    """
-
-    def __init__(self, trained: Policy, engine: VllmEngine, versions: Iterator[str]) -> None:
-        self._trained, self._engine, self._versions = trained, engine, versions
-        self._is_new = False  # whether the servers lack the newest adapter
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._trained, name)
-
-    def engine(self) -> VllmEngine:
-        if self._is_new:
-            with self._trained.timers("adapter"):
-                self._engine.load(next(self._versions))
-            self._is_new = False
-        return self._engine
-
-    def update(self, batch: Batch, algorithm: Algorithm) -> dict[str, float]:
-        self._is_new = True
-        return self._trained.update(batch, algorithm)
-
-    def load(self, folder: Path) -> None:
-        self._is_new = True
-        self._trained.load(folder)
-
-
 def write_versions(folder: Path, save: Callable[[Path], None]) -> Iterator[str]:
     """Each time write the adapter into a new folder in this one. Yields its path.
 
@@ -355,7 +323,7 @@ def serve(
     *,
     save: Callable[[Path], None],
     vocabulary: int,
-) -> Iterator[Policy]:
+) -> Iterator[None]:
     """Let the servers of a run play for its policy during the block, once they fit.
 
     run: the run's folder. check: raises to stop the run. save: writes the adapter in PEFT's form
@@ -402,7 +370,19 @@ def serve(
             raise ConfigError(f"vllm.folder={root} cannot be written: {error.strerror}") from None
         where = ", ".join(settings.urls)
         print(f"vLLM plays ({where}), so neither the seed nor resume= repeats games", flush=True)
-        yield cast("Policy", ServedPolicy(policy, engine, versions))
+        played = policy.version
+
+        def current() -> VllmEngine:
+            nonlocal played
+            if policy.version != played:
+                with policy.timers("adapter"):
+                    engine.load(next(versions))
+                played = policy.version
+            return engine
+
+        policy.served = current
+        stack.callback(setattr, policy, "served", None)
+        yield
 
 
 def _compare(

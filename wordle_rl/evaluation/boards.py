@@ -47,6 +47,11 @@ def shows_colours() -> bool:
     return console.color_system is not None and not console.no_color
 
 
+def bold(text: str) -> str:
+    """The text in bold where the standard output shows colours."""
+    return f"\x1b[1m{text}\x1b[0m" if shows_colours() else text
+
+
 def render(shown: Any, width: int, *, colour: bool = False) -> str:
     """What rich shows in so many columns, without blanks at the ends of lines."""
     from rich.console import Console

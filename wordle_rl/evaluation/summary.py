@@ -23,6 +23,7 @@ from wordle_rl.evaluation.results import (
 )
 from wordle_rl.evaluation.skill import skills, summary
 from wordle_rl.game.rules import Game, GameStatus, Rules, marks_of
+from wordle_rl.rewards.scoring import reward_of_guess
 
 if TYPE_CHECKING:
     from wordle_rl.evaluation.regret import Regret
@@ -131,7 +132,8 @@ def reward_means(rewards: Sequence[GameReward]) -> dict[str, float]:
 
 def _rewards(scores: Sequence[GameReward]) -> dict[str, Any]:
     mean = float(np.mean([score.total for score in scores]))
-    return {"reward": mean, "reward_parts": reward_means(scores)}
+    guess = sum(reward_of_guess(scores).values())
+    return {"reward": mean, "reward_parts": reward_means(scores), "guess_reward": guess}
 
 
 def _share(part: float, whole: float) -> float | None:

@@ -9,16 +9,12 @@ from typing import Any
 from wordle_rl.evaluation.boards import render
 from wordle_rl.evaluation.habits import warn_of_repetition
 from wordle_rl.evaluation.intervals import Z95, standard_error
-from wordle_rl.game.players import WITH_LIST, WITHOUT_LIST
+from wordle_rl.game.players import MEANINGS
 
 Summary = Mapping[str, Any]  # from wordle_rl.evaluation.summary.summarise, or a summary.json
 _Columns = Mapping[str, Callable[[Summary], str]]  # heading -> cell
 
 _BAR = 60  # columns of the longest bar
-_PLAYERS = {  # what a name means, below the table where it appears
-    WITH_LIST: "knows which words are answers, and guesses any allowed word.",
-    WITHOUT_LIST: "takes every allowed word for a possible secret.",
-}
 _RESULTS_LEGEND = (
     "wins, non-words and repeats (of all turns) in per cent. guesses: mean, a lost game as "
     "{lost}. regret: guesses beyond the best player's on the same secrets."
@@ -43,7 +39,7 @@ def _interval(share: float, low: float, high: float) -> str:
 
 
 def _share(key: str) -> Callable[[Summary], str]:
-    return lambda summary: _percent(summary[key])
+    return lambda summary: _percent(summary.get(key))
 
 
 def _guesses(summary: Summary) -> str:
@@ -57,7 +53,7 @@ _RESULTS: _Columns = {
     "guesses": _guesses,
     "non-words": _share("non_words"),
     "repeats": _share("repeats"),
-    "regret": lambda of: _number(of["regret"]),
+    "regret": lambda of: _number(of.get("regret")),
 }
 _SKILL: _Columns = {
     "readable": _share("format_compliance"),
@@ -72,28 +68,31 @@ _SKILL: _Columns = {
 }
 
 
-def report_table(summaries: Sequence[Summary], width: int = 100) -> str:
+def report_table(
+    summaries: Sequence[Summary], width: int = 100, solvers: Sequence[Summary] = ()
+) -> str:
     """Results and skill with a row per player, what the words mean, the rules, and a histogram.
 
-    The lineage, the histogram and the reward by part are the first player's. width: columns that
-    the text may take, 80 or more.
+    The lineage and the histogram are the first player's. width: columns that the text may take, 80
+    or more. solvers: rows for the results alone.
     """
-    first, names = summaries[0], [str(summary["player"]) for summary in summaries]
+    everyone = [*summaries, *solvers]
+    first, names = summaries[0], [str(summary["player"]) for summary in everyone]
 
     def fold(*texts: str) -> str:
         return "\n".join(line for text in texts for line in wrap(text, width))
 
     notes = [_describe_rules(first)]
-    notes += [f"{name}: {text}" for name, text in _PLAYERS.items() if name in names]
+    notes += [f"{name}: {text}." for name, text in MEANINGS.items() if name in names]
     if (decoder := first.get("decoder")) in names:
         notes.append(f"{decoder}: guesses at random what the model's grammar allows.")
     notes += [first["lineage"]] if "lineage" in first else []
-    habits = _describe_habits(names[0], first)
-    for name, summary in zip(names, summaries, strict=True):
+    habits: list[str] = []
+    for name, summary in zip(names, summaries, strict=False):
         habits += [*_describe_starts(name, summary), *warn_of_repetition(name, summary)]
     lost_as = 1 + max(summary["rules"]["max_turns"] for summary in summaries)
     return "\n\n".join([
-        f"secrets: {first['split']}\n{_table(summaries, _RESULTS, width)}",
+        f"secrets: {first['split']}\n{_table(everyone, _RESULTS, width)}",
         fold(_RESULTS_LEGEND.format(lost=lost_as), *notes),
         _table(summaries, _SKILL, width),
         fold(_SKILL_LEGEND, *habits),
@@ -120,20 +119,6 @@ def _describe_rules(summary: Summary) -> str:
         f"rules: {rules['max_turns']} turns, a non-word: {rules['invalid']}, no readable guess: "
         f"{rules['unparsable']}, hard mode: {'on' if rules['hard_mode'] else 'off'}"
     )
-
-
-def _describe_habits(name: str, summary: Summary) -> list[str]:
-    """The reward with its parts, the most common guess, and the length of an answer."""
-    lines = []
-    if parts := summary.get("reward_parts"):
-        told = ", ".join(f"{part} {value:.2f}" for part, value in parts.items())
-        lines.append(f"{name}'s reward {summary['reward']:.2f} by part: {told}")
-    if guesses := summary["most_common_guesses"]:
-        word, count = guesses[0]
-        lines.append(f"most common guess: {word}, {count} of {summary['turns']} turns")
-    if tokens := summary["tokens_per_answer"]:
-        lines.append(f"tokens of an answer: {tokens:.1f}")
-    return lines
 
 
 def _describe_starts(name: str, summary: Summary) -> list[str]:
@@ -172,6 +157,6 @@ def describe_change(secrets: Sequence[str], won: Sequence[tuple[bool, bool]]) ->
     gain, half = 100 * sum(gains) / len(gains), 100 * Z95 * (error or 0.0)
     interval = "" if error is None else f" (95 %: {gain - half:+.1f} to {gain + half:+.1f})"
     return (
-        f"Of the same {len(won)} secrets, {gains.count(1.0)} were won only after training and "
-        f"{gains.count(-1.0)} only before.\nGain in wins: {gain:+.1f} points{interval}."
+        f"Gain in wins: {gain:+.1f} points{interval}.\nOf the same {len(won)} secrets, "
+        f"{gains.count(1.0)} were won only after training and {gains.count(-1.0)} only before."
     )

@@ -29,7 +29,7 @@ from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import Form, build_form
 from wordle_rl.rollouts.play import ModelPlayer, new_games, play
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.training.progress import announce
+from wordle_rl.runs.progress import announce
 from wordle_rl.training.update import pad
 
 _GAMES = 24

@@ -20,8 +20,18 @@ from wordle_rl.words.lists import WORD_LENGTH, WordLists
 
 Pool = Literal["answers", "allowed"]
 
-# Names in tables. Both guess any allowed word, but only one knows which words are answers.
-WITH_LIST, WITHOUT_LIST = "entropy with list", "entropy without list"
+MEANINGS = {  # of the players, which have one name as an option, in tables and on pages
+    "entropy": "knows the answers",
+    "entropy_allowed": "any word may be the secret",
+    "random_consistent": "answers that fit all clues",
+    "random_consistent_allowed": "words that fit all clues",
+    "random": "any allowed word",
+}
+
+
+def title(name: str) -> str:
+    """A player's name with what it means."""
+    return f"{name} ({MEANINGS[name]})"
 
 
 def guess_text(guess: str) -> str:
@@ -74,7 +84,7 @@ class Teacher(Player):
 class RandomWord(Teacher):
     """Guesses any allowed word regardless of the clues: the floor of legal play."""
 
-    name = "random word"
+    name = "random"
 
     def __init__(self, words: WordLists) -> None:
         self.pool = words.allowed
@@ -92,7 +102,7 @@ class RandomConsistent(Teacher):
     """
 
     def __init__(self, knowledge: Knowledge, pool: Pool = "answers") -> None:
-        self.name = f"consistent ({pool})"
+        self.name = "random_consistent" + "_allowed" * (pool == "allowed")
         words = knowledge.words
         self.pool = words.answers if pool == "answers" else words.allowed
         self._mask = knowledge.candidates if pool == "answers" else knowledge.consistent_allowed
@@ -123,7 +133,7 @@ class Decoder(Teacher):
         self._most = (len(self.pool) if most is None else most) if clues else 0
         self._repeats = repeats
         # As of the players that choose from the same words.
-        self.name = "consistent (allowed)" if clues else RandomWord.name
+        self.name = "random_consistent_allowed" if clues else RandomWord.name
         self.name += "" if not clues or most is None else f" from {most}"
         self.name += "" if repeats or (clues and most is None) else ", none twice"
 
@@ -193,7 +203,7 @@ class GreedyEntropy(Player):
     ) -> None:
         if opener is not None and opener not in knowledge.words.allowed_set:
             raise ValueError(f"opener must be one of the allowed words, not {opener!r}")
-        self.name = WITHOUT_LIST if candidates == "allowed" else WITH_LIST
+        self.name = "entropy" + "_allowed" * (candidates == "allowed")
         self._given, self._candidates, self._opener = knowledge, candidates, opener
         self._chosen: dict[bytes, str] = {}
 

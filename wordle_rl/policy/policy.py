@@ -23,6 +23,7 @@ from wordle_rl.policy.batch import (
     split_micro_batches,
 )
 from wordle_rl.policy.computing import Computing, Precision
+from wordle_rl.policy.engine import Engine
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.prefix_cache import CachedEngine, Model
 from wordle_rl.policy.token_outputs import Rows, TokenOutputs
@@ -41,6 +42,8 @@ class Policy(ABC):
 
     lm: Any  # the backend's LanguageModel
     rows: Callable[[Any], Model]  # gives a model an empty cache of rows
+    served: Callable[[], Any] | None = None  # gives an engine that plays in place of the own one
+    version = 0  # raised whenever the weights may change
     shares_openings = False  # whether the model computes once what all rows begin with
 
     def __init__(
@@ -63,9 +66,9 @@ class Policy(ABC):
         self._reference: Any = None  # what keep_reference() kept
         self._halved = 0  # times since the last update
 
-    def engine(self) -> CachedEngine:
-        """A fresh engine on the current weights."""
-        return self._build_engine()
+    def engine(self) -> Engine:
+        """The one that plays in place of the own one, or a fresh one on the current weights."""
+        return self.served() if self.served else self._build_engine()
 
     def _build_engine(self) -> CachedEngine:
         stops, most = self.tokenizer.stop_ids, self._max_context
@@ -159,6 +162,7 @@ class Policy(ABC):
         weights stayed as they were. `update/halved` counts how often memory ran out since the last
         update. Raises DoesNotFit.
         """
+        self.version += 1
         learn = partial(self._add_gradient, batch, algorithm=algorithm)
         totals = {"loss": 0.0, **dict.fromkeys(LARGEST, 0.0)}
         for part in self.run_micro_batches(batch, learn):

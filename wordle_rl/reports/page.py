@@ -16,8 +16,18 @@ import pandas as pd
 from markupsafe import Markup
 
 from wordle_rl.reports.pictures import curve_pictures, player_pictures, to_svg
-from wordle_rl.reports.run import GUESSES, WINS, Estimate, Result, Run, difference, read_run
-from wordle_rl.reports.solvers import OPTIMUM, OPTIMUM_TITLE, solvers_of
+from wordle_rl.reports.run import (
+    GUESSES,
+    OPTIMUM,
+    OPTIMUM_TITLE,
+    WINS,
+    Estimate,
+    Result,
+    Run,
+    difference,
+    read_run,
+    solvers_of,
+)
 from wordle_rl.runs.config import flatten
 from wordle_rl.runs.files import render_template, write_bytes
 from wordle_rl.runs.folder import label_run
@@ -51,7 +61,7 @@ _MEASURES = {
     "plurals": ("guesses that look like plurals, %", 100, 1),
     "answer_guesses": ("guesses in the list of answers, %", 100, 1),
     "tokens_per_answer": ("tokens of an answer", 1, 1),
-    "reward": ("reward of a game", 1, 2),
+    "guess_reward": ("reward of a guess", 1, 3),
 }
 
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from markupsafe import Markup, escape
 
-from wordle_rl.reports.run import GUESSES, WINS, Estimate, Result, Run
-from wordle_rl.reports.solvers import OPTIMUM, OPTIMUM_TITLE
+from wordle_rl.reports.run import GUESSES, OPTIMUM, OPTIMUM_TITLE, WINS, Estimate, Result, Run
 from wordle_rl.runs.figures import BLUE, COLOURS, GREEN, INK, MARKERS, RED, new_figure
 
 if TYPE_CHECKING:

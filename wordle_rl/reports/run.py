@@ -16,11 +16,13 @@ import pandas as pd
 
 from wordle_rl.evaluation.boards import NOTES
 from wordle_rl.evaluation.intervals import Z95, sign_test, standard_error
+from wordle_rl.evaluation.solvers import MAX_TURNS, solver_results
+from wordle_rl.game.players import title
 from wordle_rl.runs.config import flatten, read_config
 from wordle_rl.runs.files import StepLog, read_object
 from wordle_rl.runs.folder import RunFolder, given_name
 
-MAX_TURNS = 6  # where a report does not say
+OPTIMUM_TITLE = "optimum (published, all 2,315 answers)"
 START = "best checkpoint: step 0, the start"
 WINS, GUESSES = "win_rate", "mean_guesses_with_losses"  # in a report, and as val/... in metrics
 _MARKS = str.maketrans("✓-x", "012")
@@ -33,6 +35,9 @@ class Estimate(NamedTuple):
     value: float
     low: float | None = None
     high: float | None = None
+
+
+OPTIMUM = Estimate(3.421)  # mean guesses over all answers, with no loss
 
 
 class Board(NamedTuple):
@@ -179,6 +184,18 @@ def _summarise_validations(
         half, mean = Z95 * (error or np.nan), found[GUESSES][step]
         found.loc[step, [f"{GUESSES}_low", f"{GUESSES}_high"]] = mean - half, mean + half
     return found
+
+
+def solvers_of(run: Run, secrets: Sequence[str] | None = None) -> list[Result]:
+    """The scripted players' results, by wins.
+
+    secrets: that were played, None for all answers. Empty for other word lists or rules.
+    """
+    hard = any(one.measures.get("rules", {}).get("hard_mode") for one in run.reports)
+    turns = max((one.max_turns for one in run.reports), default=MAX_TURNS)
+    words = run.manifest.get("digests", {}).get("words")
+    found = solver_results(words, secrets, turns, hard)
+    return [Result(label=title(name), measures=of) for name, of in found.items()]
 
 
 class Difference(NamedTuple):

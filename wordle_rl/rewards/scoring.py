@@ -245,6 +245,13 @@ def _to_go(own: Sequence[float], discount: float) -> list[float]:
     return [round(total, _DIGITS) for total in totals][::-1]
 
 
+def reward_of_guess(rewards: Sequence[GameReward]) -> dict[str, float]:
+    """The mean parts of a guess, without the credit of a win, which belongs to no guess."""
+    turns = [turn for reward in rewards for turn in reward.turns]
+    names = dict.fromkeys(name for turn in turns for name in turn if name != CREDIT)
+    return {name: _sum(t.get(name, 0.0) for t in turns) / len(turns) for name in names}
+
+
 def _sum(shares: Iterable[float]) -> float:
     return round(math.fsum(shares), _DIGITS)
 

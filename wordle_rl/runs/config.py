@@ -39,6 +39,7 @@ _DEBUG = (
     *("trainer.steps=2", "trainer.validate_every=2", "trainer.validation_games=2"),
     *("trainer.watch_every=0", "trainer.epochs=null", "trainer.report=false"),
 )
+_USUAL = "mini"  # the model without model=
 _FOR_ANY = ("study",)  # experiments for models of every kind
 # The options of these groups differ in this setting alone. The others stay the run's.
 _NAMED = {"rollout": "kind", "optim": "name"}
@@ -66,7 +67,7 @@ def compose_config(name: str, settings: Sequence[str] = (), *, with_hydra: bool 
     conf = {"version_base": "1.3", "config_dir": str(CONF)}
     with nullcontext() if runs else initialize_config_dir(**conf):
         try:
-            given = begin_with_run(expand(name, settings))
+            given = begin_with_run(expand(settings))
             given += [f"hydra.searchpath=[{quote(f'file://{own}')}]"] if own else []
             return compose(name, overrides=given, return_hydra_config=with_hydra)
         except (HydraException, OmegaConfBaseException) as error:
@@ -126,8 +127,8 @@ def read_option(path: Path) -> Brought:
     return Brought(brought.options | options, brought.settings | settings)
 
 
-def expand(name: str, arguments: Sequence[str]) -> list[str]:
-    """Arguments as Hydra reads them: short forms written out, texts quoted. name: of the config.
+def expand(arguments: Sequence[str]) -> list[str]:
+    """Arguments as Hydra reads them: short forms written out, texts quoted.
 
     model=<hub name or folder> is model=pretrained model.path=<...>, named by its last part.
     debug=true makes a run of two steps without a report. Raises ConfigError for what would not do
@@ -156,7 +157,7 @@ def expand(name: str, arguments: Sequence[str]) -> list[str]:
     if said.get("logger") == "wandb":
         raise ConfigError("logger=wandb: the setting for this is logger.wandb=true")
     if said.get("experiment") != "none":  # whose user knows what it lacks
-        _check_model(said, "tiny" if name == "eval" else "mini")
+        _check_model(said)
     return given
 
 
@@ -169,11 +170,11 @@ def _is_place(name: str) -> bool:
     return not _option("model", name).is_file() and ("/" in name or Path(name).is_dir())
 
 
-def _check_model(said: Mapping[str, str], usual: str) -> None:
+def _check_model(said: Mapping[str, str]) -> None:
     """Raise ConfigError for settings that are made for another kind of model."""
     experiment, path = said.get("experiment"), said.get("model.path", "")
     file = _option("experiment", experiment)
-    meant = read_option(file).options.get("model", usual) if file.is_file() else usual
+    meant = read_option(file).options.get("model", _USUAL) if file.is_file() else _USUAL
     option = said.get("model", meant)
     other = [one for one in option.split(",") if _is_small(one) != _is_small(meant)]
     if file.is_file() and other and experiment not in _FOR_ANY:

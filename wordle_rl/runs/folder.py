@@ -6,6 +6,7 @@ process (over NFS where the server supports flock).
 
 from __future__ import annotations
 
+import difflib
 import fcntl
 import importlib.metadata
 import os
@@ -23,7 +24,7 @@ from typing import Any
 
 from wordle_rl.runs.files import FolderError, StepLog, open_lock, read_object, write_json
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import EVAL, PACKAGE, ROOT, TRAIN, command
+from wordle_rl.runs.paths import EVAL, PACKAGE, ROOT, TRAIN, command, shorten
 
 LATEST = "latest"  # given in place of a run's folder
 OUTPUTS = ROOT / "outputs"
@@ -76,11 +77,11 @@ class RunFolder:
 
     @property
     def resume_command(self) -> str:
-        return command(TRAIN, "resume", self.path)
+        return command(TRAIN, "resume", shorten(self.path))
 
     @property
     def eval_command(self) -> str:
-        return command(EVAL, "run", self.path)
+        return command(EVAL, "run", shorten(self.path))
 
     def metrics_log(self) -> StepLog:
         """A line for each step."""
@@ -188,6 +189,11 @@ def find_run(
     statuses: which ones the latest may have; without any, all. root: where a relative folder
     starts. outputs: where the latest is. Raises FolderError and ConfigError.
     """
+    if given != LATEST and not (root / given).is_dir():
+        runs = {path.parent.name: shorten(path.parent) for path in outputs.glob("*/manifest.json")}
+        near = difflib.get_close_matches(Path(given).name, [*runs, LATEST], 1)
+        meant = f", did you mean {runs.get(near[0], near[0])}?" if near else ""
+        raise FolderError(f"{root / given}: no such run folder{meant}")
     if given != LATEST:
         return RunFolder.open(root / given)
     found = []

@@ -29,6 +29,11 @@ def quote(text: str) -> str:
     return f"'{escaped}'"
 
 
+def shorten(path: Path) -> Path:
+    """A path from where relative paths start, where the current folder is that place."""
+    return path.relative_to(ROOT) if path.is_relative_to(ROOT) and Path.cwd() == ROOT else path
+
+
 def command(program: str, key: str, value: object) -> str:
     """TRAIN or EVAL with a setting, quoted for Hydra and for a shell, so that it can be pasted."""
     text, own = str(value), os.environ.get(CONFIG_DIR)

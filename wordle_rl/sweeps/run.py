@@ -8,12 +8,14 @@ in its folder. Does not work on Windows.
 from __future__ import annotations
 
 import fcntl
+import math
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,8 @@ from wordle_rl.runs.errors import fail
 from wordle_rl.runs.files import open_lock
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
-from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.paths import ROOT, shorten
+from wordle_rl.runs.progress import Amount, announce, dated
 from wordle_rl.sweeps.ledger import (
     DONE,
     LIVE,
@@ -158,7 +161,11 @@ class Worker:
 
     def _run_round(self, part: Round) -> None:
         """Run trials until all are done, here or elsewhere."""
-        with Interrupts() as interrupts, ThreadPoolExecutor(self._settings.jobs) as pool:
+        self._done, self._end = _count(part)
+        with (
+            announce("", partial(self._amount, part)), Interrupts() as interrupts,
+            ThreadPoolExecutor(self._settings.jobs) as pool,
+        ):  # fmt: skip
             interrupts.hold()
             futures = [pool.submit(self._run_trials, part) for _ in range(self._settings.jobs)]
             try:
@@ -199,13 +206,15 @@ class Worker:
         overrides = part.build_run(trial.params)
         run = TrialRun(trial, folder, overrides, self._settings, self._beat(trial))
         begins = "resumes" if run.path else "starts"
-        where = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
-        print(
-            f"trial {trial.number}  {format_params(trial.params, part.space)}  {begins} in {where}"
-        )
+        print(dated(
+            f"trial {trial.number}  {format_params(trial.params, part.space)}  {begins} in "
+            f"{shorten(folder)}"
+        ), flush=True)  # fmt: skip
         value, state = None, TrialState.FAIL
         try:
-            value, state = run.work(), TrialState.COMPLETE
+            place = f"trial {trial.number} ({self._done + 1} of {part.n_trials})"
+            with announce(lambda: f"{place}: {run}", every=60.0):
+                value, state = run.work(), TrialState.COMPLETE
         except optuna.TrialPruned:
             state = TrialState.PRUNED
         except (_TrialStopped, ConfigError) as error:
@@ -221,6 +230,9 @@ class Worker:
             trial.set_user_attr("cause", str(error))
         part.study.tell(trial, value, state, skip_if_finished=True)
         self._report_end(part, self._storage.get_trial(trial._trial_id))
+
+    def _amount(self, part: Round) -> Amount:
+        return Amount(self._done, part.n_trials, max(self._end - time.monotonic(), 0.0))
 
     def _beat(self, trial: optuna.Trial) -> Callable[[], None]:
         """What is called while a trial runs: shows that its worker lives, and stops the trial."""
@@ -240,7 +252,8 @@ class Worker:
         """Print a trial's line, keep its result, and stop when too many have failed."""
         with self._alone():
             write_record(self._plan, self._list_trials())
-        print(_format_trial(trial, part))
+        self._done, self._end = _count(part)
+        print(dated(_format_trial(trial, part)), flush=True)
         self._causes.append(trial.user_attrs.get("cause"))
         last = self._causes[-FAILURES:]
         if len(last) == FAILURES and all(last):
@@ -249,22 +262,23 @@ class Worker:
             )
 
 
+def _count(part: Round) -> tuple[int, float]:
+    """How many trials are done, and when all will be if as many run side by side as now."""
+    spent = [t.duration.total_seconds() for t in part.trials if t.state in DONE and t.duration]
+    workers = 1 + sum(t.state == TrialState.RUNNING for t in part.trials)  # called between trials
+    left = sum(spent) / len(spent) * part.left() / workers if spent else math.nan
+    return part.n_trials - part.left(), time.monotonic() + left
+
+
 def _format_trial(trial: FrozenTrial, part: Round) -> str:
-    """Number, parameters, state, wins, and the time left if as many trials run side by side."""
-    trials, left = part.trials, part.left()
+    """Number, parameters, state and wins of a trial."""
     # Optuna gives a pruned trial the value of its last report.
     value = trial.value if trial.state == TrialState.COMPLETE else \
         max(trial.intermediate_values.values(), default=None)  # fmt: skip
-    spent = [t.duration.total_seconds() for t in trials if t.state in DONE and t.duration]
-    time_left = ""
-    if spent and left:
-        workers = 1 + sum(t.state == TrialState.RUNNING for t in trials)
-        hours, minutes = divmod(round(sum(spent) / len(spent) * left / workers / 60), 60)
-        time_left = f", about {hours} h {minutes} min"
     parts = [
         f"trial {trial.number}", format_params(trial.params, part.space), STATES[trial.state],
         "" if value is None else f"{100 * value:.1f} %", trial.user_attrs.get("cause", ""),
-        f"{left} to go{time_left}",
+        f"{part.left()} to go",
     ]  # fmt: skip
     return "  ".join(filter(None, parts))
 

@@ -19,9 +19,10 @@ from typing import Any
 
 import optuna
 
+from wordle_rl.runs.config import read_config
 from wordle_rl.runs.files import StepLog, open_lock, read_json, write_json
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import ROOT, environment, quote, train_command
+from wordle_rl.runs.paths import ROOT, environment, quote, shorten, train_command
 from wordle_rl.runs.processes import without_launch
 from wordle_rl.sweeps.plan import StudySettings
 
@@ -53,6 +54,10 @@ class TrialRun:
         self._settings, self._pause = settings, pause
         self._log = folder / "output.log"
         self._size = -1  # bytes of metrics.jsonl that were read
+        self._seen = "begins"  # what they say
+
+    def __str__(self) -> str:
+        return f"{self._seen}, log {shorten(self._log)}"
 
     @property
     def path(self) -> Path | None:  # the newest run folder
@@ -147,7 +152,11 @@ class TrialRun:
         if path is None or not path.exists() or path.stat().st_size == self._size:
             return
         self._size = path.stat().st_size
-        wins = [r[CURVE] for r in self._read_records() if r["step"] and r.get(CURVE) is not None]
+        records = self._read_records()
+        wins = [r[CURVE] for r in records if r["step"] and r.get(CURVE) is not None]
+        steps = read_config(path.parent).get("trainer", {}).get("steps", "?")
+        self._seen = f"step {max((r['step'] for r in records), default=0)}/{steps}"
+        self._seen += f", validation {100 * wins[-1]:.1f} %" if wins else ""
         known = self._trial.storage.get_trial(self._trial._trial_id).intermediate_values
         for number, value in enumerate(wins, 1):
             if number not in known:

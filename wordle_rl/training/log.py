@@ -11,7 +11,7 @@ from wordle_rl.evaluation.boards import boards_side_by_side, columns, shows_colo
 from wordle_rl.evaluation.habits import later_guesses, warn_of_repetition
 from wordle_rl.evaluation.summary import game_record, most_common_guesses
 from wordle_rl.game.rules import Game
-from wordle_rl.rewards.scoring import GameReward
+from wordle_rl.rewards.scoring import GameReward, reward_of_guess
 from wordle_rl.rollouts.talk import games_of
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training.experiment import TrainerSettings
@@ -30,18 +30,24 @@ class RunLog:
     """The logs of a run. Every process may call it, but only the first one writes."""
 
     def __init__(
-        self, folder: RunFolder, reporter: Reporter, settings: TrainerSettings, *, writes: bool
-    ) -> None:
+        self, folder: RunFolder, reporter: Reporter, settings: TrainerSettings, *, writes: bool,
+        whole_games: bool = True,
+    ) -> None:  # fmt: skip
+        """whole_games: whether the update compares rewards of whole games, and none of guesses."""
         self.writes, self._reporter = writes, reporter
         self._metrics, self._games = folder.metrics_log(), folder.games_log()
         self._validations = folder.validation_games_log()
-        self._shown = settings.show_games
+        self._shown, self._whole_games = settings.show_games, whole_games
+        self.start: dict[str, Any] = {}  # the metrics before the first step
 
-    def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        """Write the metrics of a step. The loggers get only the finite ones."""
+    def metrics(
+        self, step: int, values: Mapping[str, float], shown: Mapping[str, float] | None = None
+    ) -> None:
+        """Write the metrics of a step. The loggers get the finite ones of those that are shown."""
+        self.start = self.start or dict(values)
         if self.writes:
             self._metrics.append(step, dict(values))
-            finite = {name: value for name, value in values.items() if math.isfinite(value)}
+            finite = {k: v for k, v in (shown or values).items() if math.isfinite(v)}
             self._reporter.metrics(finite, step)
 
     def line(self, tag: str, text: str, step: int) -> None:
@@ -84,6 +90,8 @@ class RunLog:
     ) -> None:
         """Print and log boards of the first games, and the most common guesses of everything."""
         games, rewards = games[: self._shown], rewards[: self._shown]
+        if not self._whole_games:
+            rewards = [GameReward(turns=(reward_of_guess([one]),)) for one in rewards]
         if not games:
             return
         boards = boards_side_by_side(games, columns(), colour=shows_colours(), rewards=rewards)
@@ -102,6 +110,7 @@ class RunLog:
                 log.truncate_after(step)
             self._reporter.cut_back(step)
             rows = self._metrics.read()
+            self.start = rows[0] if rows else {}
             validated = {row["step"] for row in rows if "val/win_rate" in row}
             played = {game["step"] for game in self._validations.records()}
             for log, lost in (

@@ -8,22 +8,25 @@ Training and does the same work, but only the first writes files.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import psutil
 
+from wordle_rl.evaluation.boards import bold
 from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.game.rules import Game
 from wordle_rl.policy.batch import DoesNotFit, ran_out_of_memory
 from wordle_rl.policy.engine import EngineLost, NotFinite
 from wordle_rl.policy.policy import Policy
-from wordle_rl.rewards.scoring import RewardFailed
+from wordle_rl.rewards.scoring import RewardFailed, reward_of_guess
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form, check_room
 from wordle_rl.rollouts.play import Portions, check_grammar
@@ -35,12 +38,13 @@ from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
+from wordle_rl.runs.progress import Amount, announce
 from wordle_rl.runs.timing import Timers
 from wordle_rl.training.checkpoint import Checkpointing, RunState
 from wordle_rl.training.curricula import Curriculum
-from wordle_rl.training.experiment import Experiment, stages_of_run
+from wordle_rl.training.experiment import Experiment, describe_run_lineage, stages_of_run
 from wordle_rl.training.log import Reporter, RunLog
-from wordle_rl.training.progress import announce, describe_generations, describe_step, describe_time
+from wordle_rl.training.progress import GUESS, StepLines, describe_generations, describe_wins
 from wordle_rl.training.step import StepResult, check_lengths, learn_step, sample_step
 from wordle_rl.training.validation import SMALL, HeldOutPlay, RunReports
 from wordle_rl.training.work import plan_work
@@ -71,18 +75,19 @@ def run_training(
     trained, everything = training.policy.num_parameters
     named = f"{training.setup.model.name}: {everything:,} parameters, {trained:,} of them trained"
     computing = training.policy.computing
-    print(named, *computing.reasons, training.work, sep="\n", flush=True)
+    print(named, *computing.reasons, training.work, training.lineage, sep="\n", flush=True)
     training.folder.note_computing(computing.record())
     if resume:  # changed settings also apply to every later resume
         keep_config(training.folder, training.setup.config)
     interrupts.hold()
     try:
-        with training.clock("training"):
-            if not resumed:
-                training.begin()
-            for step in range(training.first_step, training.setup.trainer.steps):
-                run_step(step)
-        return training.finish()
+        with announce("", training.amount):
+            with training.clock("training"):
+                if not resumed:
+                    training.begin()
+                for step in range(training.first_step, training.setup.trainer.steps):
+                    run_step(step)
+            return training.finish()
     except NotFinite as error:
         raise training.describe_failure(str(error)) from error
     except (Exception, Interrupted) as error:
@@ -139,7 +144,8 @@ class Training:
         self.first_step = 0
         self.whole = True  # whether the policy is between two steps, where it can be saved
         self._check = check
-        self._log = RunLog(folder, reporter, trainer, writes=self._writes)
+        whole = recipe.rollout.credit != "turn" or recipe.rollout.discount == 1.0
+        self._log = RunLog(folder, reporter, trainer, writes=self._writes, whole_games=whole)
         self._portions = Portions()
         self._held_out = HeldOutPlay(
             policy=policy, form=self._form, setup=setup, portions=self._portions
@@ -149,9 +155,11 @@ class Training:
         self.clock = Timers()  # seconds of this process: training, without reports, and reports
         self._memory: dict[str, float] = {}  # seen after the last step
         self._state = RunState()
-        self._begin = 0.0  # when the first step of this process began
         self.work = plan_work(setup, policy.num_parameters[1])
-        self._held_out_seconds = 0.0  # of the games that begin() plays
+        self.lineage = describe_run_lineage(stages, setup)
+        self._lines = StepLines(trainer.steps, recipe.algorithm.imitates is None, whole)
+        self._seconds: list[float] = []  # of each step of this process
+        self._end = math.nan  # when the command will be over
         self._checkpoints = Checkpointing(policy, setup.curriculum, folder, stages)
         if recipe.algorithm.needs_reference:
             policy.keep_reference()
@@ -162,13 +170,11 @@ class Training:
 
     def begin(self) -> None:
         """Report on and validate the start policy, and save it as the first checkpoint."""
-        begin = time.monotonic()
         if self.setup.trainer.report:
             with self.clock("reports"):
                 self._reports.begin()
         metrics, _ = self._validate(0, self._check)
         self._log.metrics(0, metrics | self._watch(0, self._check))
-        self._held_out_seconds = time.monotonic() - begin
         self.save(best=True)
 
     def restore(self) -> bool:
@@ -211,7 +217,6 @@ class Training:
         self._check()
         self._check_memory()
         begin, trainer, done = time.monotonic(), self.setup.trainer, number + 1
-        self._begin = self._begin or begin
         lr = self.setup.optim.lr_at(number, trainer.steps)
         self.policy.set_learning_rate(lr)
         self.policy.timers.take()
@@ -242,7 +247,8 @@ class Training:
             raise
         except (Exception, Interrupted) as error:  # the step itself is whole
             stopped = error
-        self._log.metrics(done, metrics)
+        shown = metrics | {GUESS: sum(reward_of_guess(result.rewards).values())}
+        self._log.metrics(done, metrics, shown)
         if stopped or best or done % trainer.checkpoint_every == 0:
             self.save(best=best)
         if stopped:
@@ -252,19 +258,30 @@ class Training:
             raise self.describe_failure(
                 f"loss or gradient was not finite in {_PATIENCE} updates in a row"
             )
+        self._seconds.append(seconds + metrics.get("time/skill", 0.0))
         if self._writes:
-            each = (time.monotonic() - self._begin) / (done - self.first_step)
-            left = describe_time((trainer.steps - done) * each).replace(" ", "")
-            print(f"{describe_step(done, metrics)} left={left}", flush=True)
-            recipe, pretrained = self.setup.recipe, self.policy.num_parameters[1] >= SMALL
-            if done == 2 and pretrained:  # the first step warms up
-                size = recipe.rollout.num_generations
-                sizes = (2, 4, 8, 16) if recipe.teacher is None else (size,)
-                seconds = self._held_out_seconds * self.work.held_out_share
-                print(
-                    describe_generations(metrics, size, trainer.steps, seconds, sizes), flush=True
-                )
+            self._print_step(done, shown)
         return metrics
+
+    def _print_step(self, done: int, metrics: dict[str, float]) -> None:
+        steps, (spent, games) = self.setup.trainer.steps, self._held_out.spent
+        each = spent / max(games, 1)
+        left = (steps - done) * fmean(self._seconds[1:] or self._seconds)  # the first one warms up
+        left += self.work.held_out_after(done) * each
+        self._end = time.monotonic() + left
+        print(*self._lines.format(done, metrics, left), sep="\n", flush=True)
+        if wins := describe_wins(self._log.start, metrics):
+            print(bold(wins), flush=True)
+        if done == 2 and self.policy.num_parameters[1] >= SMALL:  # the first step warms up
+            recipe, held_out = self.setup.recipe, self.work.held_out.games * each
+            size = recipe.rollout.num_generations
+            sizes = (2, 4, 8, 16) if recipe.teacher is None else (size,)
+            print(describe_generations(metrics, size, steps, held_out, sizes), flush=True)
+
+    def amount(self) -> Amount:
+        """The steps that are done, and the seconds until the end of the command."""
+        left = self._end - time.monotonic()
+        return Amount(self._state.step, self.setup.trainer.steps, max(left, 0.0))
 
     def _learn(self, number: int) -> StepResult:
         """Play the games of a step and learn from them, while the terminal says which part runs."""
@@ -274,7 +291,7 @@ class Training:
             policy=self.policy, form=self._form, recipe=recipe, number=number, check=self._check,
             portions=self._portions,
         )  # fmt: skip
-        with announce(lambda: f"step {done} of {self.setup.trainer.steps}, {timers.now}"):
+        with announce(lambda: f"step {done}/{self.setup.trainer.steps} {timers.now}".strip()):
             sample = sample_step(step)
             self._check()
             self.whole = False

@@ -1,87 +1,61 @@
-"""Progress on the terminal while a command works, the same for every backend."""
+"""The numbers of a run on the terminal, the same for every backend."""
 
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import math
+from collections.abc import Mapping, Sequence
 
 from wordle_rl.game.rules import Game, GameStatus
+from wordle_rl.runs.progress import dated, describe_time
 
-VAL = "val/win_rate"
-_SHOWN = {  # name on the terminal -> metric
-    "loss": "loss",
-    "reward": "reward/mean",
-    "win%": "train/win_rate",
-    "val%": VAL,
-    "no_spread%": "groups/zero_spread",
-    "games/s": "games_per_second",
+GUESS = "reward/guess"  # beside the metrics of a step, for the terminal and the loggers
+IDLE = "groups/zero_spread"
+_HEAD = 20  # lines of steps below a head
+_REWARDED = {  # column -> metric, scale, digits
+    "bits%": ("skill/bits_ratio", 100, 1),
+    "win%": ("train/win_rate", 100, 1),
+    "guesses": ("train/guesses_won", 1, 2),
+    "games/s": ("games_per_second", 1, 0),
 }
+_IMITATED = {"loss": ("loss", 1, 4), "gradient": ("grad_norm", 1, 3), "s/step": ("time/step", 1, 1)}
+_WINS = {"validation": "val/win_rate", "test secrets": "watch/test/win_rate"}
 
 
-def describe_step(number: int, metrics: Mapping[str, float]) -> str:
-    """The line of a step: its number and the few metrics for the terminal.
+class StepLines:
+    """Lines of steps with columns that stand below each other, and a head now and then."""
 
-    Validation wins have their 95 % interval behind them where it is known.
-    """
-    parts = [f"step {number}"]
-    for name, metric in _SHOWN.items():
-        if metric in metrics:
-            scale = 100.0 if name.endswith("%") else 1.0
-            parts.append(f"{name}={scale * metrics[metric]:.4g}")
-            if metric == VAL and f"{VAL}_low" in metrics:
-                low, high = (100 * metrics[f"{VAL}_{end}"] for end in ("low", "high"))
-                parts[-1] += f"({low:.0f}-{high:.0f})"
-    return " ".join(parts)
+    def __init__(self, steps: int, rewarded: bool = True, whole_games: bool = False) -> None:
+        """rewarded: whether rewards train, of guesses or whole games; otherwise it has a loss."""
+        reward = {"reward": ("reward/mean" if whole_games else GUESS, 1, 3)}
+        self._columns = reward | _REWARDED if rewarded else _IMITATED
+        self._steps, self._lines = steps, 0
 
-
-def describe_time(seconds: float) -> str:
-    """A time as 48 s, as 2.5 min from 100 s on, and as 2.5 h from 100 min on."""
-    if seconds < 99.5:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-def describe_generations(
-    metrics: Mapping[str, float], now: int, steps: int, held_out: float, sizes: Sequence[int]
-) -> str:
-    """What sizes of a group take. metrics: of a step with groups of size `now`.
-
-    The optimizer's time stays the same, and so do the seconds `held_out` of the run's validations
-    and reports. All other times grow with the number of rollouts.
-    """
-    fixed = metrics.get("time/optimizer", 0.0)
-    times = {n: fixed + (metrics["time/step"] - fixed) * n / now for n in sizes}
-    each = (
-        f"{n}: {describe_time(t)}, {describe_time(t * steps + held_out)}" for n, t in times.items()
-    )
-    return (
-        f"num_generations, with the time of a step and of the run, {steps:,} steps and "
-        f"{describe_time(held_out)} of validations and reports: {'; '.join(each)}"
-    )
+    def format(self, done: int, metrics: Mapping[str, float], left: float) -> list[str]:
+        """The line of a step, after a head where one is due. left: seconds of the whole command."""
+        step, cells = f"step {done}/{self._steps}", {}
+        for name, (metric, scale, digits) in self._columns.items():
+            value = metrics.get(metric, math.nan)
+            cells[name] = "-" if math.isnan(value) else f"{scale * value:.{digits}f}"
+        cells["left"] = describe_time(left)
+        width = 5 + 2 * len(f"{self._steps}/")
+        lines = [f"{step:<{width}}" + "".join(f"{cell:>9}" for cell in cells.values())]
+        if idle := metrics.get(IDLE, 0.0):
+            lines[0] += f"  {idle:.0%} of groups are equal"
+        if self._lines % _HEAD == 0:
+            lines.insert(0, " " * width + "".join(f"{name:>9}" for name in cells))
+        self._lines += 1
+        return [*map(dated, lines)]
 
 
-@contextmanager
-def announce(what: Callable[[], str] | str, *, every: float = 10.0) -> Iterator[None]:
-    """Print what the block does and how long it has run, every `every` seconds.
-
-    A separate thread prints, so the work itself need not help. Shorter work prints nothing.
-    """
-    begin = time.monotonic()
-    over = threading.Event()
-
-    def print_lines() -> None:
-        while not over.wait(every):
-            text = what if isinstance(what, str) else what()
-            with suppress(BrokenPipeError):  # the command itself says that nobody reads any more
-                print(f"{text}, {time.monotonic() - begin:.0f} s so far", flush=True)
-
-    printer = threading.Thread(target=print_lines, daemon=True)
-    printer.start()
-    try:
-        yield
-    finally:
-        over.set()
-        printer.join()
+def describe_wins(start: Mapping[str, float], now: Mapping[str, float]) -> str:
+    """Wins on the same secrets as at the start, "" for a step without any."""
+    told = []
+    for name, metric in _WINS.items():
+        if metric in now:
+            before = f"{100 * start[metric]:.1f} -> " if metric in start else ""
+            told.append(f"{name} {before}{100 * now[metric]:.1f} %")
+            if f"{metric}_low" in now:
+                low, high = (100 * now[f"{metric}_{end}"] for end in ("low", "high"))
+                told[-1] += f" ({low:.0f}-{high:.0f})"
+    return f"wins since the start: {', '.join(told)}" if told else ""
 
 
 class GameCount:
@@ -99,7 +73,23 @@ class GameCount:
         """Add up the current batch. The next look() is at another one."""
         self._earlier, self._batch = self._earlier + len(self._batch), ()
 
+    @property
+    def over(self) -> int:
+        return self._earlier + sum(g.status is not GameStatus.PLAYING for g in self._batch)
+
     def __str__(self) -> str:
-        over = sum(game.status is not GameStatus.PLAYING for game in self._batch)
         turn = max((game.state.turn for game in self._batch), default=0)
-        return f"{self._earlier + over} of {self.total} games, turn {turn}"
+        return f"{self.over} of {self.total} games, turn {turn}"
+
+
+def describe_generations(
+    metrics: Mapping[str, float], now: int, steps: int, held_out: float, sizes: Sequence[int]
+) -> str:
+    """What sizes of a group take: all times but the optimizer's grow with the rollouts.
+
+    metrics: of a step with groups of size `now`. held_out: seconds outside training.
+    """
+    fixed = metrics.get("time/optimizer", 0.0)
+    times = [(n, fixed + (metrics["time/step"] - fixed) * n / now) for n in sizes]
+    told = [f"{n}: {describe_time(t)}, {describe_time(t * steps + held_out)}" for n, t in times]
+    return f"num_generations, with the time of a step and of the whole run: {'; '.join(told)}"

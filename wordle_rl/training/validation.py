@@ -6,16 +6,17 @@ The processes share the work, and each gets all games. The first one writes and 
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wordle_rl.evaluation.boards import columns
+from wordle_rl.evaluation.boards import bold, columns
 from wordle_rl.evaluation.intervals import win_interval
 from wordle_rl.evaluation.results import needed_guesses
 from wordle_rl.evaluation.skill import skill_metrics
+from wordle_rl.evaluation.solvers import solver_results
 from wordle_rl.evaluation.summary import game_record, reward_means, summarise
 from wordle_rl.evaluation.tables import describe_change, report_table
 from wordle_rl.game.rules import Game
@@ -28,9 +29,10 @@ from wordle_rl.rollouts.play import ModelPlayer, Portions, new_games, play
 from wordle_rl.runs.files import StepLog, json_bytes, read_object, write_bytes, write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.processes import share
+from wordle_rl.runs.progress import announce
 from wordle_rl.training.experiment import Experiment, describe_run_lineage
 from wordle_rl.training.metrics import answer_tokens, habit_metrics
-from wordle_rl.training.progress import GameCount, announce
+from wordle_rl.training.progress import GameCount
 
 SMALL = 20_000_000  # parameters below which a model plays all test secrets in seconds
 _FEWER = 64  # secrets for the others
@@ -44,6 +46,7 @@ class HeldOutPlay:
     form: Form
     setup: Experiment
     portions: Portions
+    spent: list[float] = field(default_factory=lambda: [0.0, 0])  # seconds and games of all plays
 
     def play(
         self,
@@ -58,6 +61,7 @@ class HeldOutPlay:
         sampling: None plays greedily. check: called between turns; it may raise to abandon them.
         """
         recipe, mine = self.setup.recipe, share(len(secrets), self.policy.processes)
+        begin = time.monotonic()
         count = GameCount(len(mine))
 
         def watch(batch: Sequence[Game]) -> None:
@@ -80,7 +84,9 @@ class HeldOutPlay:
 
         with announce(lambda: f"{what}: {count}"):
             games = self.portions.play(len(mine), 1, self.setup.model.games_at_once, play_some)
-            return [game for part in self.policy.processes.gather(games) for game in part]
+            games = [game for part in self.policy.processes.gather(games) for game in part]
+        self.spent[:] = self.spent[0] + time.monotonic() - begin, self.spent[1] + len(games)
+        return games
 
     def validate(
         self,
@@ -164,10 +170,8 @@ class RunReports:
     def begin(self) -> None:
         """Report on the start, in two files."""
         many, test = len(self._secrets), len(self._play.setup.test)
-        if self._writes:
-            if many < test:
-                print(f"the reports play {many} of {test} secrets (trainer.report_limit)")
-            print(f"the start plays {many} test secrets, for the report at the end", flush=True)
+        if self._writes and many < test:
+            print(f"the reports play {many} of {test} secrets (trainer.report_limit)")
         summary, games = self.report("start", self._stages[:-1])
         if self._writes:
             _write_games(self._folder / "start_games.jsonl", games)
@@ -185,14 +189,18 @@ class RunReports:
             return best
         _write_games(self._folder / "best_games.jsonl", games, step)
         rows = [best] if start is None else [best, start]
-        print(f"\n{report_table(rows, columns())}", flush=True)
-        if start is None:
-            return best
-        if step > 0:  # the games on each secret, as pairs
+        if start is not None and step > 0:  # the games on each secret, as pairs
             before = StepLog(self._folder / "start_games.jsonl").read()
             won = [(a["won"], game.won) for a, game in zip(before, games, strict=True)]
-            print(f"\n{describe_change(self._secrets, won)}", flush=True)
-        return {**best, "start": start}
+            gain, _, more = describe_change(self._secrets, won).partition("\n")
+            print(f"\n{bold(gain)}\n{more}")
+        setup, rules = self._play.setup, self._play.setup.recipe.rules
+        known = solver_results(
+            setup.words.digest, self._secrets, rules.max_turns, rules.hard_mode
+        ).items()
+        solvers = [{"player": name, **of} for name, of in known]
+        print(f"\n{report_table(rows, columns(), solvers)}", flush=True)
+        return best if start is None else {**best, "start": start}
 
     def report(self, player: str, stages: Sequence[Stage]) -> tuple[dict[str, Any], list[Game]]:
         """Play the test secrets greedily. player: start or best. stages: of its model."""

@@ -27,7 +27,8 @@ class Work:
     steps: int
     step: Amount
     held_out: Amount  # validations, games on watched secrets, and reports
-    at_start: int  # games of these before the first step
+    looks: tuple[tuple[int, int], ...]  # steps between validations or watched games, and games
+    reported: int  # games of a report
     validations: int
 
     @property
@@ -36,10 +37,11 @@ class Work:
         own = (self.steps * amount for amount in self.step)
         return Amount(*map(sum, zip(own, self.held_out, strict=True)))
 
-    @property
-    def held_out_share(self) -> float:
-        """How many times as long as at the start all validations and reports take."""
-        return self.held_out.games / self.at_start
+    def held_out_after(self, done: int) -> int:
+        """The games outside training that are left when so many steps are done."""
+        times = [-(-self.steps // every) - done // every for every, _ in self.looks]
+        counts = [n * games for n, (_, games) in zip(times, self.looks, strict=True)]
+        return self.reported + sum(counts) * (done < self.steps)
 
     def __str__(self) -> str:
         return (
@@ -57,19 +59,18 @@ def plan_work(setup: Experiment, parameters: int) -> Work:
     games = rollout.groups * (1 if rollout.kind == "best_of" else rollout.num_generations)
     turns = whole - given if rollout.finishes else 1
     prompts = rollout.groups * rollout.num_generations * turns
-    validations = 1 + -(-trainer.steps // trainer.validate_every)
-    looks = 1 + -(-trainer.steps // trainer.watch_every) if trainer.watch_every else 0
+    looks = [(trainer.validate_every, len(setup.validation) * trainer.validation_samples)]
+    if trainer.watch_every:
+        looks.append((trainer.watch_every, 2 * len(setup.test)))
     reported = setup.test[: choose_report_limit(trainer.report_limit, parameters)]
-    parts = (  # how often, and how many games
-        (validations, len(setup.validation) * trainer.validation_samples),
-        (looks, 2 * len(setup.test)),
-        (2 * trainer.report, len(reported)),
-    )
-    held_out = sum(times * count for times, count in parts)
+    reports = trainer.report * len(reported)
+    times = [1 + -(-trainer.steps // every) for every, _ in looks]
+    held_out = 2 * reports + sum(n * games for n, (_, games) in zip(times, looks, strict=True))
     return Work(
         steps=trainer.steps,
         step=Amount(games, prompts, prompts * tokens),
         held_out=Amount(held_out, held_out * whole, held_out * whole * tokens),
-        at_start=sum(count for times, count in parts if times),
-        validations=validations,
+        looks=tuple(looks),
+        reported=reports,
+        validations=times[0],
     )

@@ -13,10 +13,9 @@ from functools import cached_property
 from typing import Any
 
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players import GreedyEntropy, Teacher
+from wordle_rl.game.players import MEANINGS, GreedyEntropy, Teacher, title
 from wordle_rl.game.rules import Game, PlayedTurn, Rules, State
 from wordle_rl.policy.settings import EMBEDDED
-from wordle_rl.reports.solvers import TITLES
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.play import ModelPlayer, list_answers, new_games, play
 from wordle_rl.rollouts.play import Player as Seated
@@ -29,7 +28,7 @@ from wordle_rl.web.likeliest_words import ContextFull, WordChances, equal_chance
 _SHOWN = 12  # words left that are listed
 _SECONDS = 5.0  # that looking for the likeliest words may take
 Stop = Callable[[], bool]  # asked again and again whether to end early
-SCRIPTED = {**TITLES, "random": "random allowed word"}  # by their names in eval.py
+SCRIPTED = {name: title(name) for name in MEANINGS}  # by their names in eval.py
 RIVALS = ("start of the run", "entropy", "mini")  # keys, the best one to compare with first
 CHECKPOINTS = {"best": "best checkpoint", "last": "last checkpoint", "start": "start"}
 

@@ -12,12 +12,7 @@ from transformers import AutoModelForCausalLM, Gemma3TextConfig, MistralConfig
 
 from tests.helpers.families import BATCH, IDS, TEXT, VOCAB, WIDE, build, save_family
 from tests.helpers.mlx_tiny import mlx_policy_of, settings_of
-from tests.helpers.tiny import (
-    full_logprobs,
-    many_stops,
-    plain_copy,
-    sharpen,
-)
+from tests.helpers.tiny import full_logprobs, many_stops, plain_copy, sharpen
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.mlx import load
 from wordle_rl.policy.sampling import Sampling, uniforms

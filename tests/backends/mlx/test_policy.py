@@ -12,13 +12,7 @@ from mlx import nn
 from mlx_lm.models import qwen2
 
 from tests.helpers.mlx_tiny import mlx_gradients, mlx_policy_of
-from tests.helpers.tiny import (
-    batch_of,
-    gemma,
-    llama,
-    lora_of,
-    qwen,
-)
+from tests.helpers.tiny import batch_of, gemma, llama, lora_of, qwen
 from tests.helpers.updates import ROWS, games
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.ppo import Ppo

@@ -14,15 +14,7 @@ import torch
 
 from tests.helpers import runs
 from tests.helpers.configs import composed
-from tests.helpers.runs import (
-    assert_equal_runs,
-    assert_saved,
-    files,
-    metrics_of,
-    resume,
-    run,
-    stop,
-)
+from tests.helpers.runs import assert_equal_runs, assert_saved, files, metrics_of, resume, run, stop
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.commands.eval import evaluate
 from wordle_rl.commands.train import train

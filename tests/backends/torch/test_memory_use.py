@@ -11,16 +11,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.helpers.tiny import (
-    SHAPE,
-    batch_of,
-    gemma,
-    gradients,
-    lora_of,
-    policy_of,
-    qwen,
-    same,
-)
+from tests.helpers.tiny import SHAPE, batch_of, gemma, gradients, lora_of, policy_of, qwen, same
 from tests.helpers.updates import PLAIN
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.sft import Sft

@@ -67,7 +67,7 @@ def run(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     other = 0
     try:
         assert process.stdout is not None
-        assert any("step 1 " in line for line in process.stdout), "the run ended before its step"
+        assert any("step 1/" in line for line in process.stdout), "the run ended before its step"
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         [other] = [
             int(pid)

@@ -62,10 +62,7 @@ def steps_of(run_folder: Any) -> list[int]:
     return [m["step"] for m in metrics_of(run_folder)]
 
 
-def test_each_update_reaches_all_servers_which_play_every_game(
-    root, base, start, capsys, monkeypatch
-):
-    monkeypatch.setattr(TorchPolicy, "engine", lambda policy: pytest.fail("played here"))
+def test_each_update_reaches_all_servers_which_play_every_game(root, base, start, capsys):
     servers = [start(seed=1), start(seed=2)]
     # Each is compared once, and would not play if it differed by more than rounding.
     _, path = run(root, *base, urls(*servers), "trainer.steps=3", "vllm.most_gap=1e-4")

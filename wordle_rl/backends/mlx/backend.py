@@ -22,9 +22,9 @@ from wordle_rl.policy.settings import BackendSettings, MlxSettings, ModelSetting
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import Interrupts
+from wordle_rl.runs.progress import announce
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, run_training
-from wordle_rl.training.progress import announce
 
 
 def build_policy(

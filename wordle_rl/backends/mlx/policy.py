@@ -170,5 +170,5 @@ class MlxPolicy(Policy):
         """
         weights = load_weights(folder / "model", self.weights, is_lora=self._is_lora)
         self.optimizers.load(folder / _OPTIMIZER)
-        self.weights = weights
+        self.weights, self.version = weights, self.version + 1
         self.refresh_copy()

@@ -37,16 +37,15 @@ from wordle_rl.backends.torch.processes import (
 )
 from wordle_rl.policy.computing import Computing
 from wordle_rl.policy.optim import Optim
-from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupts
 from wordle_rl.runs.processes import ALONE, Processes, read_launch
+from wordle_rl.runs.progress import announce
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, TrainingFailed, run_training
-from wordle_rl.training.progress import announce
 
 
 class TrainingModule(LightningModule):
@@ -135,9 +134,8 @@ def _train(
         processes.use_device(policy.device)
         policy.processes = processes
     with user_errors():
-        serving = _let_servers_play(policy, setup, folder.path, interrupts.check)
-        player = stack.enter_context(serving)
-        training = Training(player, setup, folder, LightningReporter(loggers), interrupts.check)
+        stack.enter_context(_let_servers_play(policy, setup, folder.path, interrupts.check))
+        training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)
         module = TrainingModule(policy, training.run_step)
     summary = run_training(training, module.training_step, resume=resume, interrupts=interrupts)
     finish_loggers(loggers, setup.config)
@@ -206,13 +204,13 @@ def _build_policy(setup: Experiment) -> tuple[TorchPolicy, Experiment]:
 
 def _let_servers_play(
     policy: TorchPolicy, setup: Experiment, run: Path, check: Callable[[], None]
-) -> AbstractContextManager[Policy]:
-    """The policy, for which vLLM servers play with rollout.engine=vllm.
+) -> AbstractContextManager[None]:
+    """Let vLLM servers play for the policy during the block, with rollout.engine=vllm.
 
     run: the run's folder. check: raises to stop the run while no server answers.
     """
     if setup.servers is None:
-        return nullcontext(policy)
+        return nullcontext()
     from wordle_rl.backends.vllm import serve
 
     network: Any = policy.model

@@ -269,6 +269,7 @@ def save_adapter(model: Any, folder: Path) -> None:
     """
     # The vocabulary is never changed, so peft need not look for the base to compare it.
     model.save_pretrained(folder, selected_adapters=["default"], save_embedding_layers=False)
+    (folder / "adapter_model.safetensors").chmod((folder / ADAPTER).stat().st_mode)
     config = read_object(folder / ADAPTER)
     if name := config["base_model_name_or_path"]:
         write_json(folder / ADAPTER, config | {"base_model_name_or_path": portable_name(name)})

@@ -254,6 +254,7 @@ class TorchPolicy(Policy):
 
         Raises CheckpointError when another model wrote it, or it cannot be read.
         """
+        self.version += 1
         load_weights(self.model, folder / "model", is_lora=self._is_lora)
         if self.lm.value_head is not None:
             self.lm.value_head.load(folder / "model")

@@ -1,4 +1,4 @@
-"""Wordle as a Gymnasium environment: gymnasium.make("WordleRL/Wordle-v0").
+"""Wordle as a Gymnasium environment: import this, then gymnasium.make("WordleRL/Wordle-v0").
 
 An action is the index of a word in the list of allowed guesses. An observation is the board: the
 letters of the guesses and their marks. For agents that write text, docs/API.md has another way.
@@ -15,7 +15,6 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from wordle_rl.adapters import register_gymnasium
 from wordle_rl.adapters.api import build_knowledge, build_rewards
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import MARKS, Game, GameStatus, PlayedTurn, Rules, marks_of
@@ -151,4 +150,5 @@ class WordleEnv(gymnasium.Env[Any, np.int64]):  # Gymnasium gives spaces.Dict no
         return info
 
 
-register_gymnasium()  # for a checkout that is not installed
+if "WordleRL/Wordle-v0" not in gymnasium.registry:
+    gymnasium.register(id="WordleRL/Wordle-v0", entry_point=WordleEnv)

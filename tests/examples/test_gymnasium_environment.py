@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import tomllib
-from importlib.metadata import EntryPoint
 from typing import Any
 
 import numpy as np
 import pytest
 
-from wordle_rl.runs.paths import ROOT
-
 gymnasium = pytest.importorskip("gymnasium", reason="needs the extra gym: pip install -e '.[gym]'")
 
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 
+from examples.gymnasium_environment import WordleEnv  # noqa: E402
 from wordle_rl.adapters.api import build_knowledge, build_rewards  # noqa: E402
-from wordle_rl.adapters.gym import WordleEnv  # noqa: E402
 from wordle_rl.game.rules import Rules  # noqa: E402
 from wordle_rl.words.lists import WordLists  # noqa: E402
 
@@ -40,11 +36,6 @@ def env_of(**given: Any) -> WordleEnv:
 
 def test_gymnasium_finds_the_environment_and_its_own_check_finds_no_fault():
     check_env(env_of(candidates=True, rules=HARD, reward="win_only"), skip_render_check=True)
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    [(name, value)] = project["project"]["entry-points"]["gymnasium.envs"].items()
-    gymnasium.registry.pop("WordleRL/Wordle-v0")
-    with gymnasium.envs.registration.namespace(name):  # as gymnasium calls it
-        EntryPoint(name, value, "gymnasium.envs").load()()
     env = gymnasium.make("WordleRL/Wordle-v0", render_mode="ansi").unwrapped
     assert isinstance(env, WordleEnv)
     assert env.action_space == gymnasium.spaces.Discrete(12972)

@@ -1,0 +1,134 @@
+"""What a command is doing: one line in place on a terminal, and dated lines elsewhere.
+
+Blocks of work nest: the innermost is shown, with the bar of the outermost that has an amount. A
+thread draws, so the work itself need not help.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import Any, NamedTuple
+
+
+class Amount(NamedTuple):
+    """How much of a block is done."""
+
+    done: float
+    total: float
+    left: float | None = None  # seconds; NaN if unknown, None as fast as until now
+
+
+class _Block(NamedTuple):
+    what: Callable[[], str] | str
+    amount: Callable[[], Amount] | None
+    begin: float
+
+
+_blocks: list[_Block] = []  # a process has one terminal, so all threads share them
+_shown: list[Any] = []  # rich's live display, while there is one
+
+
+@contextmanager
+def announce(
+    what: Callable[[], str] | str, amount: Callable[[], Amount] | None = None, *,
+    first: float = 2.0, every: float = 10.0,
+) -> Iterator[None]:  # fmt: skip
+    """Show what the block does, how long it has run, and how much of the amount is done.
+
+    first, every: seconds until dated lines where there is no terminal. Shorter work prints none.
+    """
+    block, over = _Block(what, amount, time.monotonic()), threading.Event()
+    _blocks.append(block)
+    printer = threading.Thread(target=_print_lines, args=(block, over, first, every), daemon=True)
+    if not on_terminal():
+        printer.start()
+    elif not _shown:
+        _shown.append(_open_display())
+    try:
+        yield
+    finally:
+        _blocks.remove(block)
+        if not _blocks and _shown:
+            _shown.pop().stop()
+        over.set()
+        if printer.ident:
+            printer.join()
+
+
+def on_terminal() -> bool:
+    """Whether a line of the standard output can be rewritten."""
+    own = getattr(sys.stdout, "rich_proxied_file", sys.stdout)  # while rich prints above its line
+    return own.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def dated(text: str) -> str:
+    """A line as it is printed: behind the time where there is no terminal."""
+    return text if on_terminal() else f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}"
+
+
+def describe_time(seconds: float) -> str:
+    """A time as 48 s, as 2.5 min from 100 s on, and as 2.5 h from 100 min on."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def _print_lines(block: _Block, over: threading.Event, wait: float, every: float) -> None:
+    while not over.wait(wait):
+        wait = every
+        if block.what and _blocks[-1:] == [block]:
+            with suppress(BrokenPipeError):  # the command itself says that nobody reads any more
+                text, amount, left = _describe()
+                done = f", {amount.done:g} of {amount.total:g}, {left}" if amount else ""
+                print(dated(text + done), flush=True)
+
+
+def _describe() -> tuple[str, Amount | None, str]:
+    """The innermost block in words, the amount of the outermost that has one, the time left."""
+    blocks, now, amount, left = [*_blocks], time.monotonic(), None, math.nan
+    block = ([b for b in blocks if b.what] or [_Block("working", None, now)])[-1]
+    told = block.what if isinstance(block.what, str) else block.what()
+    counted = [(b.amount, b.begin) for b in blocks if b.amount]
+    if counted:
+        count, begin = counted[0]
+        amount = count()
+        if amount.left is not None:
+            left = amount.left
+        elif amount.done:
+            left = (now - begin) * (amount.total / amount.done - 1)
+    text = f"{'?' if math.isnan(left) else describe_time(left)} left" if amount else ""
+    return f"{told}, {now - block.begin:.0f} s", amount, text
+
+
+def _open_display() -> Any:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.progress_bar import ProgressBar
+    from rich.spinner import Spinner
+    from rich.table import Table
+    from rich.text import Text
+
+    spinner = Spinner("dots")
+
+    def render() -> Table:
+        text, amount, left = _describe()
+        cells = (ProgressBar(amount.total, amount.done, width=20), left) if amount else ()
+        grid = Table.grid(padding=(0, 1))
+        grid.add_row(spinner, *cells, Text(text, no_wrap=True, overflow="ellipsis"))
+        return grid
+
+    live = Live(
+        # A path that is longer than a line stays in one piece, to be pasted.
+        console=Console(soft_wrap=True, highlight=False), get_renderable=render, transient=True,
+        redirect_stderr=sys.stderr.isatty(),
+    )  # fmt: skip
+    live.start()
+    live.console.show_cursor()  # a second Ctrl-C ends the process at once
+    return live

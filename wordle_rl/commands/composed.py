@@ -35,14 +35,17 @@ def run_composed(name: str) -> None:
             from wordle_rl.commands.train import follow
 
             follow(launch)
-        if _STUDY & given and {"-c", "--cfg"} & {o.partition("=")[0] for o in given}:
-            fail(
-                "--cfg shows the settings of one run: leave -m out, and give each setting one value"
-            )
+        names = {argument.partition("=")[0] for argument in given}
+        if (_STUDY | {"sweep"}) & names and {"-c", "--cfg"} & names:
+            fail("--cfg shows one run: leave -m and sweep= out, and give each setting one value")
         if _HELP & given:
             from wordle_rl.commands.help import format_help
 
             settings = [a for a in sys.argv[1:] if a[:1] == "~" or ("=" in a and a[0] != "-")]
+            if {"experiment=imitate", "experiment=reinforce"} & given and not (
+                {"model", "init_from"} & names
+            ):
+                settings += ["model=pretrained", "model.path=..."]
             print(format_help(name, compose_config(name, settings, with_hydra=True)))
         else:
             typed = sys.argv = [sys.argv[0], *expand(sys.argv[1:])]

@@ -42,6 +42,7 @@ from wordle_rl.runs.progress import announce
 from wordle_rl.training.experiment import Experiment, stages_of_run
 from wordle_rl.training.loop import TrainingFailed, describe_fault
 
+_OF_MODEL = ("model.lora.rank", "model.learning_rate", "model.max_tokens")  # that are told
 _PLACES = ("init_from", "init_checkpoint", "output_dir", "resume")  # no choices of a run
 _PATIENCE = 60.0  # seconds that a further process gives the first one to save its work
 
@@ -199,26 +200,20 @@ def _run_backend(
 
 
 def describe_choices(manifest: Mapping[str, Any]) -> str:
-    """Whose settings a run has: the demo's or another run's, its model's, and the user's."""
+    """Whose settings a run has: the demo's or another run's, its options', and the user's."""
     typed, chosen = [str(override) for override in manifest.get("typed", [])], manifest["choices"]
-    model, experiment = (
-        read_option(file)
-        if (file := CONF / group / f"{chosen.get(group)}.yaml").is_file()
-        else None
-        for group in ("model", "experiment")
-    )
-    line, start = "choices: the demo's settings", manifest.get("init_from")
-    if start is not None:
-        line = f"choices: the settings of {start['run']}"
-    elif model is not None:
-        later = list_keys(typed)
-        if experiment is not None:
-            later |= {*experiment.options, *experiment.settings}
-        outside = {k: v for k, v in {**model.options, **model.settings}.items() if k not in later}
-        brought = " ".join(f"{k}={v}" for k, v in outside.items() if not k.startswith("model."))
-        line += f"; model={chosen['model']} brings {brought}" * bool(brought)
-    own = [o for o in typed if o.partition("=")[0] not in _PLACES]
-    return line + f"; you chose {' '.join(own)}" * bool(own)
+    start, later = manifest.get("init_from"), {"name", *list_keys(typed)}
+    told = [f"the settings of {start['run']}" if start else "the demo's settings"]
+    for group in ("experiment", "model")[: 1 if start else 2]:  # the first one wins
+        if (file := CONF / group / f"{chosen.get(group)}.yaml").is_file():
+            option = read_option(file)
+            own = {k: v for k, v in {**option.options, **option.settings}.items() if k not in later}
+            later |= {*own}
+            shown = [k for k in own if k in _OF_MODEL or k.partition(".")[0] != "model"]
+            brought = " ".join(f"{key}={own[key]}" for key in shown)
+            told += [f"{group}={chosen[group]} brings {brought}"] * bool(brought)
+    mine = " ".join(o for o in typed if o.partition("=")[0] not in _PLACES)
+    return "; ".join(["choices: " + told[0], *told[1:], *[f"you chose {mine}"] * bool(mine)])
 
 
 def print_data(setup: Experiment) -> None:

@@ -96,7 +96,7 @@ class RunLog:
             return
         boards = boards_side_by_side(games, columns(), colour=shows_colours(), rewards=rewards)
         common = ", ".join(f"{word} {count}" for word, count in most_common_guesses(everything))
-        common = f"most common guesses of all {len(everything)} games: {common or 'none'}"
+        common = f"most common guesses of {len(everything)} games: {common or 'none'}"
         lines = [common, *warn_of_repetition("the policy", later_guesses(everything))]
         print(f"\nstep {step}, {tag}", boards, *lines, sep="\n", end="\n\n", flush=True)
         plain = boards_side_by_side(games, columns(), colour=False, rewards=rewards)

@@ -200,7 +200,7 @@ class Training:
                 summary |= self._reports.end(exported)
         summary |= {f"seconds_{part}": spent for part, spent in self.clock.take().items()}
         if self._writes:
-            if not self._state.improved:
+            if not self._state.improved and exported < self.setup.trainer.steps:
                 print(
                     "warning: no validation was better than the start's: its secrets show no "
                     f"improvement; {self.folder.eval_command} checkpoint=last plays its end",

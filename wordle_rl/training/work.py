@@ -45,8 +45,8 @@ class Work:
 
     def __str__(self) -> str:
         return (
-            f"a step takes at most {self.step}\nthe run: {self.steps:,} steps, "
-            f"{self.validations} validations and reports: at most {self.run}"
+            f"a step takes at most {self.step}\nthe run: {self.steps:,} steps, {self.validations} "
+            f"validations{' and reports' * bool(self.reported)}: at most {self.run}"
         )
 
 

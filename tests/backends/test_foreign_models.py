@@ -162,6 +162,6 @@ def test_code_beside_a_model_is_not_offered_to_be_run(
     config |= {"model_type": "theirs", "auto_map": {"AutoConfig": "theirs.Config"}}
     (run / "model" / "config.json").write_text(json.dumps(config))
     (run / "model" / "theirs.py").write_text("raise SystemExit(99)")
-    line = refused(evaluation(f"model.path={run / 'model'} output_dir={run.parent}"))
+    line = refused(evaluation(f"model=tiny model.path={run / 'model'} output_dir={run.parent}"))
     assert f"model.path={run / 'model'} cannot be loaded" in line and "custom code" in line
     assert not asked

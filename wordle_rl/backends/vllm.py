@@ -314,6 +314,21 @@ def write_versions(folder: Path, save: Callable[[Path], None]) -> Iterator[str]:
         yield str(new)
 
 
+def _keep_new(policy: Policy, engine: VllmEngine, versions: Iterator[str]) -> Callable[[], Any]:
+    """Gives the engine, whose servers first load a policy that has changed."""
+    played = policy.version
+
+    def current() -> VllmEngine:
+        nonlocal played
+        if policy.version != played:
+            with policy.timers("adapter"):
+                engine.load(next(versions))
+            played = policy.version
+        return engine
+
+    return current
+
+
 @contextmanager
 def serve(
     policy: Policy,
@@ -370,17 +385,7 @@ def serve(
             raise ConfigError(f"vllm.folder={root} cannot be written: {error.strerror}") from None
         where = ", ".join(settings.urls)
         print(f"vLLM plays ({where}), so neither the seed nor resume= repeats games", flush=True)
-        played = policy.version
-
-        def current() -> VllmEngine:
-            nonlocal played
-            if policy.version != played:
-                with policy.timers("adapter"):
-                    engine.load(next(versions))
-                played = policy.version
-            return engine
-
-        policy.served = current
+        policy.served = _keep_new(policy, engine, versions)
         stack.callback(setattr, policy, "served", None)
         yield
 

@@ -87,9 +87,8 @@ def report_table(
     if (decoder := first.get("decoder")) in names:
         notes.append(f"{decoder}: guesses at random what the model's grammar allows.")
     notes += [first["lineage"]] if "lineage" in first else []
-    habits: list[str] = []
-    for name, summary in zip(names, summaries, strict=False):
-        habits += [*_describe_starts(name, summary), *warn_of_repetition(name, summary)]
+    each = [*zip(names, summaries, strict=False)]
+    habits = [line for of in each for line in (*_describe_starts(*of), *warn_of_repetition(*of))]
     lost_as = 1 + max(summary["rules"]["max_turns"] for summary in summaries)
     return "\n\n".join([
         f"secrets: {first['split']}\n{_table(everyone, _RESULTS, width)}",

@@ -71,10 +71,9 @@ class Policy(ABC):
         return self.served() if self.served else self._build_engine()
 
     def _build_engine(self) -> CachedEngine:
-        stops, most = self.tokenizer.stop_ids, self._max_context
-        return CachedEngine(
-            self.rows(self.lm), stop_ids=stops, max_context=most, timers=self.timers
-        )
+        rows, most = self.rows(self.lm), self._max_context
+        stops = self.tokenizer.stop_ids
+        return CachedEngine(rows, stop_ids=stops, max_context=most, timers=self.timers)
 
     def check_predictions(self) -> None:
         """Raise NotFinite if what follows a stop token overflows, though the weights do not."""

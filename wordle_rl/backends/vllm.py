@@ -314,8 +314,8 @@ def write_versions(folder: Path, save: Callable[[Path], None]) -> Iterator[str]:
         yield str(new)
 
 
-def _keep_new(policy: Policy, engine: VllmEngine, versions: Iterator[str]) -> Callable[[], Any]:
-    """Gives the engine, whose servers first load a policy that has changed."""
+def _serve_newest(policy: Policy, engine: VllmEngine, versions: Iterator[str]) -> Callable[[], Any]:
+    """A function that gives the engine, once its servers have the newest adapter."""
     played = policy.version
 
     def current() -> VllmEngine:
@@ -385,7 +385,7 @@ def serve(
             raise ConfigError(f"vllm.folder={root} cannot be written: {error.strerror}") from None
         where = ", ".join(settings.urls)
         print(f"vLLM plays ({where}), so neither the seed nor resume= repeats games", flush=True)
-        policy.served = _keep_new(policy, engine, versions)
+        policy.served = _serve_newest(policy, engine, versions)
         stack.callback(setattr, policy, "served", None)
         yield
 

@@ -42,7 +42,7 @@ class Policy(ABC):
 
     lm: Any  # the backend's LanguageModel
     rows: Callable[[Any], Model]  # gives a model an empty cache of rows
-    served: Callable[[], Any] | None = None  # gives an engine that plays in place of the own one
+    served: Callable[[], Any] | None = None  # gives the engine to play with, None for an own one
     version = 0  # raised whenever the weights may change
     shares_openings = False  # whether the model computes once what all rows begin with
 
@@ -67,7 +67,7 @@ class Policy(ABC):
         self._halved = 0  # times since the last update
 
     def engine(self) -> Engine:
-        """The one that plays in place of the own one, or a fresh one on the current weights."""
+        """The engine that `served` gives, or a fresh one of its own on the current weights."""
         return self.served() if self.served else self._build_engine()
 
     def _build_engine(self) -> CachedEngine:

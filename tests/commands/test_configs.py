@@ -134,6 +134,8 @@ def test_the_line_of_choices_names_what_the_model_brought_and_what_the_user_chos
     assert "prompt=state" not in line("smollm2", "experiment=imitate")
     begun = line("mini", "init_from=latest", "reward=phase2", init_from={"run": "outputs/one"})
     assert begun == "choices: the settings of outputs/one; you chose reward=phase2"
+    before = {"choices": {"experiment": "imitate"}, "init_from": {"run": "outputs/one"}}
+    assert "brings" not in describe_choices(before), "what the run before chose is its own"
 
 
 def test_a_run_is_compared_with_what_its_kind_has_by_default(tmp_path: Path) -> None:

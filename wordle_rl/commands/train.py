@@ -203,17 +203,18 @@ def describe_choices(manifest: Mapping[str, Any]) -> str:
     """Whose settings a run has: the demo's or another run's, its options', and the user's."""
     typed, chosen = [str(override) for override in manifest.get("typed", [])], manifest["choices"]
     start, later = manifest.get("init_from"), {"name", *list_keys(typed)}
-    told = [f"the settings of {start['run']}" if start else "the demo's settings"]
-    for group in ("experiment", "model")[: 1 if start else 2]:  # the first one wins
-        if (file := CONF / group / f"{chosen.get(group)}.yaml").is_file():
+    told = [f"choices: the settings of {start['run']}" if start else "choices: the demo's settings"]
+    for group in ("experiment", "model"):  # the first one wins; what a run before chose is its own
+        file = CONF / group / f"{chosen.get(group)}.yaml"
+        if file.is_file() and (group in later or not start):
             option = read_option(file)
             own = {k: v for k, v in {**option.options, **option.settings}.items() if k not in later}
             later |= {*own}
             shown = [k for k in own if k in _OF_MODEL or k.partition(".")[0] != "model"]
-            brought = " ".join(f"{key}={own[key]}" for key in shown)
-            told += [f"{group}={chosen[group]} brings {brought}"] * bool(brought)
+            if brought := " ".join(f"{key}={own[key]}" for key in shown):
+                told.append(f"{group}={chosen[group]} brings {brought}")
     mine = " ".join(o for o in typed if o.partition("=")[0] not in _PLACES)
-    return "; ".join(["choices: " + told[0], *told[1:], *[f"you chose {mine}"] * bool(mine)])
+    return "; ".join([*told, *[f"you chose {mine}"] * bool(mine)])
 
 
 def print_data(setup: Experiment) -> None:

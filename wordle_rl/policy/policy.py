@@ -71,8 +71,7 @@ class Policy(ABC):
         return self.served() if self.served else self._build_engine()
 
     def _build_engine(self) -> CachedEngine:
-        rows, most = self.rows(self.lm), self._max_context
-        stops = self.tokenizer.stop_ids
+        rows, stops, most = self.rows(self.lm), self.tokenizer.stop_ids, self._max_context
         return CachedEngine(rows, stop_ids=stops, max_context=most, timers=self.timers)
 
     def check_predictions(self) -> None:

@@ -20,7 +20,14 @@ from wordle_rl.data.load import DataSettings, TrainingData, load_data
 from wordle_rl.evaluation.regret import Regret, best_player
 from wordle_rl.game.feedback_table import cache_folder, feedback_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players import GreedyEntropy, Mistakes, Player, RandomConsistent, Teacher
+from wordle_rl.game.players import (
+    EntropyConsistent,
+    GreedyEntropy,
+    Mistakes,
+    Player,
+    RandomConsistent,
+    Teacher,
+)
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling
@@ -62,6 +69,7 @@ PLAYERS: dict[str, Callable[[Knowledge], Player]] = {  # players for algorithms 
     "random_consistent": lambda k: RandomConsistent(k, "answers"),
     "random_consistent_allowed": lambda k: RandomConsistent(k, "allowed"),
     "entropy": best_player,
+    "entropy_consistent": EntropyConsistent,
     "entropy_allowed": lambda k: GreedyEntropy(k, opener=None, candidates="allowed"),
 }
 

@@ -11,6 +11,7 @@ from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import (
     Decoder,
+    EntropyConsistent,
     GreedyEntropy,
     Mistakes,
     Player,
@@ -91,6 +92,24 @@ def test_random_consistent_picks_each_candidate_equally_often(small):
     uniforms = (np.arange(len(left) * 50) + 0.5) / (len(left) * 50)
     words = RandomConsistent(small).answer([state] * len(uniforms), uniforms)
     assert Counter(words) == dict.fromkeys(left, 50)
+
+
+def test_entropy_consistent_is_informed_until_few_answers_fit(small):
+    player = EntropyConsistent(small, informed := GreedyEntropy(small, None), most=4)
+    seen = Counter()
+    for secret in small.words.answers:
+        for guess in small.words.allowed[::9]:
+            state = after(secret, guess)
+            fit = [
+                a
+                for a in small.words.answers
+                if feedback_code(guess, a) == feedback_code(guess, secret)
+            ]
+            chosen = [small.words.allowed[i] for i in player.choices(state)]
+            assert chosen == (fit if len(fit) <= 4 else [informed.choose(state)])
+            seen[len(fit) <= 4] += 1
+    assert min(seen.values()) > 100
+    assert [small.words.allowed[i] for i in player.choices(State())] == [informed.choose(State())]
 
 
 def test_same_state_and_uniform_get_the_same_answer_in_any_batch(small):

@@ -69,7 +69,7 @@ PLAYERS: dict[str, Callable[[Knowledge], Player]] = {  # players for algorithms 
     "random_consistent": lambda k: RandomConsistent(k, "answers"),
     "random_consistent_allowed": lambda k: RandomConsistent(k, "allowed"),
     "entropy": best_player,
-    "entropy_consistent": EntropyConsistent,
+    "entropy_consistent": lambda k: EntropyConsistent(k, best_player(k)),
     "entropy_allowed": lambda k: GreedyEntropy(k, opener=None, candidates="allowed"),
 }
 
@@ -265,7 +265,7 @@ def _check_recipe(recipe: Recipe, splits: Splits, trainer: TrainerSettings) -> N
     if recipe.teacher is not None and taught is not None:
         others = {*recipe.secrets, *recipe.allowed_secrets} - {*recipe.words.answers}
         refuse(
-            taught.player in ("random_consistent", "entropy") and others,
+            taught.player in ("random_consistent", "entropy", "entropy_consistent") and others,
             "algorithm.player must be random_consistent_allowed where any allowed word can be the "
             f"secret, not {taught.player}, which finds answers alone",
         )

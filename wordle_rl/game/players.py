@@ -230,23 +230,22 @@ class GreedyEntropy(Player):
 
 
 class EntropyConsistent(Teacher):
-    """Guesses as GreedyEntropy while more than `most` answers fit, then any that fits all clues.
+    """Guesses as `informed` while more than `most` answers fit, then any that fits all clues.
 
-    A teacher with an opener and a second guess worth learning, whose later guesses are as easy to
-    learn as those of RandomConsistent. On the original lists it wins 99.2 % of games in 3.58 turns
-    on average.
+    Its first guesses are as good as those of GreedyEntropy, and later ones as easy to learn as
+    those of RandomConsistent. With most=20 it wins 99.2 % of games on the original lists in 3.58
+    turns on average.
     """
 
     name = "entropy_consistent"
 
-    def __init__(self, knowledge: Knowledge, most: int = 20) -> None:
-        self._informed, self._most = GreedyEntropy(knowledge), most
-        self._mask, self._index = knowledge.candidates, knowledge.words.guess_index
-        self._places = np.array([self._index[word] for word in knowledge.words.answers])
-        self.pool = knowledge.words.allowed
+    def __init__(self, knowledge: Knowledge, informed: Player, most: int = 20) -> None:
+        self._informed, self._most, self._mask = informed, most, knowledge.candidates
+        self._index, self.pool = knowledge.words.guess_index, knowledge.words.allowed
+        self._answers = np.array([self._index[word] for word in knowledge.words.answers])
 
     def choices(self, state: State) -> NDArray[np.intp]:
-        fitting = self._mask(state)
-        if state.clues and fitting.sum() <= self._most:
-            return self._places[fitting] if fitting.any() else self._places
+        fitting = self._answers[self._mask(state)]
+        if state.clues and len(fitting) <= self._most:
+            return fitting if len(fitting) else self._answers
         return np.array([self._index[self._informed.choose(state)]])

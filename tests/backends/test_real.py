@@ -5,6 +5,8 @@ Each case needs a model that `wordle-rl fetch` gets, and is left out without it.
 
 from __future__ import annotations
 
+import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.helpers.backends import torch_backend
 from tests.helpers.marks import needs_real
+from tests.helpers.runs import assert_equal_runs, resume, run, stop
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.adapters import convert_adapter
 from wordle_rl.backends.torch.causal_lm import CausalLM
@@ -33,6 +36,7 @@ from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.play import ModelPlayer, new_games, play
 from wordle_rl.rollouts.talk import Talk
+from wordle_rl.training.log import RunLog
 from wordle_rl.training.update import pad
 
 pytestmark = pytest.mark.slow
@@ -180,3 +184,20 @@ def test_template_and_end_of_an_answer_are_the_models_own(name):
         right = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
         assert form.chat.opening(None, "hello") == right
     assert form.chat.answer("<guess> C R A N E</guess>")[-1] in ours.stop_ids
+
+
+@pytest.mark.parametrize("name", [pytest.param("smollm2", marks=needs_real("smollm2"))])
+def test_a_run_that_was_stopped_goes_on_bit_for_bit(name, tmp_path, quiet):
+    given = [
+        f"model={name}", "experiment=imitate", "rollout.groups=2", "rules.max_turns=2",
+        "backend.threads=1", "logger=none", "trainer.steps=2", "trainer.checkpoint_every=1",
+        "trainer.validate_every=2", "trainer.validation_games=2", "optim.warmup_steps=0",
+        "trainer.report=true", "trainer.report_limit=2",
+    ]  # fmt: skip
+    for place in ("whole", "stopped"):
+        (tmp_path / place).mkdir()
+    _, whole = run(tmp_path / "whole", *given)
+    stop(RunLog, "metrics", 2, signal.SIGINT, partial(run, tmp_path / "stopped", *given))
+    [stopped] = (tmp_path / "stopped").iterdir()
+    resume(stopped)
+    assert_equal_runs(stopped, whole)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from tests.helpers.commands import command, evaluation, training
 from tests.helpers.configs import composed
 from wordle_rl.commands.build import build_experiment, resolve
+from wordle_rl.runs.config import compose_config
 from wordle_rl.runs.instantiate import ConfigError
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -164,12 +166,14 @@ def test_a_command_with_wrong_input_prints_one_line_and_exits_with_2(line: str, 
 
 
 HEAD, RATE = "# @package _global_\n", "optim:\n  lr: 0.5\n"
+BOMB = "a0: &a0 [x]\n" + "".join(f"a{i + 1}: &a{i + 1} [{f'*a{i},' * 9}]\n" for i in range(9))
 OWN = {  # files of one's own: their bytes, and what the command says
     "plain": (HEAD + RATE, "lr: 0.5"),
     "of Windows": ((HEAD + RATE).replace("\n", "\r\n"), "lr: 0.5"),
-    "with a tab": (HEAD + RATE.replace("  ", "\t"), 'mine.yaml", line 3'),
+    "with a tab": (HEAD + RATE.replace("  ", "\t"), "line 3"),
     "with a byte order mark": ("\ufeff" + HEAD + RATE, "must be # @package _global_"),
     "without a package": (RATE, "must be # @package _global_"),
+    "of aliases": (HEAD + BOMB, "mine.yaml: has an alias"),
 }
 
 
@@ -186,6 +190,29 @@ def test_a_file_of_ones_own_is_used_or_refused_in_one_line(kind: str, tmp_path: 
     else:
         done, _ = command(*line)
         assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1
+
+
+FOREIGN = {
+    "aliases": (lambda p: p.write_text(BOMB), "mine.yaml: has an alias"),
+    "levels": (lambda p: p.write_text("[" * 4000 + "]" * 4000), "mine.yaml: .* 20 levels"),
+    "junk": (lambda p: p.write_text("x" * 3_000_000), "mine.yaml: larger than 131,072 letters"),
+    "Latin 1": (lambda p: p.write_bytes(b"\ncaf\xe9: 1"), "mine.yaml row 2: not UTF-8 text"),
+    "a long number": (lambda p: p.write_text("a: " + "9" * 5000), "mine.yaml: .*digits"),
+    "a device": (lambda p: p.symlink_to("/dev/zero"), "mine.yaml: not a file"),
+    "a pipe": (os.mkfifo, "mine.yaml: not a file"),
+    "a folder": (Path.mkdir, "mine.yaml: not a file"),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_file_from_outside_is_refused_before_it_is_composed(kind, tmp_path, monkeypatch):
+    make, told = FOREIGN[kind]
+    (tmp_path / "prompt").mkdir()
+    make(tmp_path / "prompt" / "mine.yaml")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("WORDLE_RL_CONFIG_DIR", str(tmp_path))
+    with pytest.raises(ConfigError, match=told):
+        compose_config("config", ["prompt=mine"])
 
 
 def test_a_study_of_ones_own_without_a_package_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "config.yaml is too large": (
         lambda r: (r / "config.yaml").write_text("a: 1\n" * 2**19),
-        "config.yaml: larger than 1,048,576 letters",
+        "config.yaml: larger than 131,072 letters",
     ),
     "the lock is a link": (
         lambda r: [(r / ".lock").unlink(missing_ok=True), (r / ".lock").symlink_to("config.yaml")],

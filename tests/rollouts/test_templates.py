@@ -15,7 +15,6 @@ from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, Rules, State
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.styles import Symbols, WholeState
-from wordle_rl.rollouts import chat
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.teacher import scripted_talks
@@ -153,14 +152,17 @@ def test_a_game_that_was_played_reads_as_one_that_is_taken_over(name):
         ids += tokens.ids
 
 
-def test_a_template_that_never_ends_is_refused_by_name(monkeypatch):
-    monkeypatch.setattr(chat, "_SECONDS", 0.05)
+@pytest.mark.parametrize(
+    "where", ["true", "messages | length == 1", "messages[0].role == 'system'"]
+)
+def test_a_template_that_never_ends_is_refused_by_name(where, monkeypatch):
+    monkeypatch.setattr("wordle_rl.policy.tokenizer._SECONDS", 0.05)
     endless = tokenizer.__wrapped__("Phi")  # the others are kept
-    endless.chat_template = (
-        "{% for a in range(9999) %}{% for b in range(3000) %}{% endfor %}{% endfor %}"
-    )
-    with pytest.raises(ValueError, match="chat template takes more than 0"):
-        Chat(HFTokenizer(endless))
+    loops = "{% for a in range(9999) %}{% for b in range(3000) %}{% endfor %}{% endfor %}"
+    endless.chat_template = f"{{% if {where} %}}{loops}{{% endif %}}" + endless.chat_template
+    adapted = HFTokenizer(endless)
+    with pytest.raises(TimeoutError, match="chat template of the model takes more than 0"):
+        Chat(adapted).opening("be brief", "a")
 
 
 SPOKEN = "{% for m in messages %}{{ m.role }}:\n{{ m.content }}</s>\n{% endfor %}" \

@@ -12,7 +12,7 @@ import sys
 import warnings
 from typing import Any
 
-from wordle_rl.runs.config import admit_own, begin_with_run, compose_config, expand
+from wordle_rl.runs.config import admit_own, begin_with_run, compose_config, expand, guarded_files
 from wordle_rl.runs.errors import fail, whole_command
 from wordle_rl.runs.paths import CONF
 from wordle_rl.runs.processes import read_launch
@@ -51,8 +51,9 @@ def run_composed(name: str) -> None:
             typed = sys.argv = [sys.argv[0], *expand(sys.argv[1:])]
             if name == TRAIN and not _STUDY & given:
                 sys.argv = [sys.argv[0], *begin_with_run(sys.argv[1:])]
-            sys.argv = sys.argv + ([f"--config-dir={own}"] if own else [])
-            with announce("reading the settings"):
+            if own and not any(word.startswith(("--config-dir", "-cd")) for word in given):
+                sys.argv = [*sys.argv, f"--config-dir={own}"]
+            with announce("reading the settings"), guarded_files():
                 _run_hydra(name, typed)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 from typing import Any
 
 from wordle_rl.runs.files import FolderError
+from wordle_rl.runs.timing import within
 
+_SECONDS = 10  # that a template may take for a conversation; a loop in it could take days
 _MOST_TEXTS = 20_000  # of answers, which recur
 # For base models, which bring no template. Only an answer ends in the end-of-sequence token.
 PLAIN_TEMPLATE = (
@@ -105,13 +107,12 @@ class HFTokenizer:
     def render(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
     ) -> str:
-        """The messages as text, up to where the next answer begins. Raises FolderError."""
+        """The messages as text, up to the next answer. Raises FolderError and TimeoutError."""
+        name = f"the chat template of {self.inner.name_or_path or 'the model'}"
+        write = partial(self.inner.apply_chat_template, messages, tools=tools, tokenize=False)
         try:
-            return self.inner.apply_chat_template(
-                messages, tools=tools, tokenize=False, add_generation_prompt=True
-            )
+            return within(_SECONDS, partial(write, add_generation_prompt=True), name)
+        except TimeoutError:
+            raise
         except Exception as error:  # a template can raise what any Python operation raises
-            raise FolderError(
-                f"the chat template of {self.inner.name_or_path or 'the model'} fails: "
-                f"{type(error).__name__}: {str(error)[:300]}"
-            ) from None
+            raise FolderError(f"{name} fails: {type(error).__name__}: {str(error)[:300]}") from None

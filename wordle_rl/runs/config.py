@@ -7,14 +7,14 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.errors import describe_hydra_error
-from wordle_rl.runs.files import read_object, read_yaml, write_bytes
+from wordle_rl.runs.files import read_object, read_text, read_yaml, write_bytes
 from wordle_rl.runs.folder import OUTPUTS, RunFolder, find_run
 from wordle_rl.runs.instantiate import NAMED, PACKAGE, ConfigError, check_choice
 from wordle_rl.runs.paths import CONF, CONFIG_DIR, ROOT, quote
@@ -65,13 +65,36 @@ def compose_config(name: str, settings: Sequence[str] = (), *, with_hydra: bool 
     own = admit_own(settings)
     runs = GlobalHydra.instance().is_initialized()
     conf = {"version_base": "1.3", "config_dir": str(CONF)}
-    with nullcontext() if runs else initialize_config_dir(**conf):
+    with guarded_files(), nullcontext() if runs else initialize_config_dir(**conf):
         try:
             given = begin_with_run(expand(settings))
             given += [f"hydra.searchpath=[{quote(f'file://{own}')}]"] if own else []
             return compose(name, overrides=given, return_hydra_config=with_hydra)
         except (HydraException, OmegaConfBaseException) as error:
             raise ConfigError(" ".join(describe_hydra_error(error).split())) from None
+
+
+@contextmanager
+def guarded_files() -> Iterator[None]:
+    """Let Hydra load no file from outside conf/ that read_yaml refuses. Raises FolderError."""
+    from hydra.core.plugins import Plugins
+    from hydra.plugins.config_source import ConfigSource
+
+    kinds: Any = Plugins.instance().discover(ConfigSource)
+    files = next(kind for kind in kinds if kind.scheme() == "file")
+    load = files.load_config
+
+    def load_checked(source: Any, config_path: str) -> Any:
+        path = Path(source.path, source._normalize_file_name(config_path)).resolve()
+        if not path.is_relative_to(CONF):
+            read_yaml(path)
+        return load(source, config_path)
+
+    files.load_config = load_checked
+    try:
+        yield
+    finally:
+        files.load_config = load
 
 
 def admit_own(arguments: Sequence[str]) -> str | None:
@@ -91,7 +114,7 @@ def admit_own(arguments: Sequence[str]) -> str | None:
         os.environ[CONFIG_DIR] = folder = str(place)
         sys.path += [folder] if folder not in sys.path else []
         # Not deeper, where run folders may be.
-        texts += [file.read_text("utf-8", "replace") for file in place.glob("*/*.yaml")]
+        texts += [read_text(file) for file in place.glob("*/*.yaml")]
         names |= {f"{file.stem}.*" for file in place.glob("*.py")}
     names |= {name for text in texts for name in _OWN.findall(text)}
     os.environ[NAMED] = " ".join(sorted(n for n in names if not n.startswith(PACKAGE)))

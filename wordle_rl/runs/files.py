@@ -18,8 +18,7 @@ from typing import Any, BinaryIO
 from wordle_rl.runs.instantiate import ConfigError, check_type
 
 _LARGEST = 64 * 2**20  # bytes of a file that is read as a whole; ours stay below a megabyte
-
-_LARGEST_YAML, _DEEPEST = 2**20, 20  # letters and levels of a config
+_LARGEST_YAML, _DEEPEST = 2**17, 20  # letters and levels of a config
 
 
 class FolderError(ConfigError):
@@ -29,8 +28,10 @@ class FolderError(ConfigError):
 # -- reading --------------------------------------------------------------------------------------
 
 
-def read_text(path: Path) -> str:
-    """The UTF-8 text of a file up to 64 MiB. Raises FolderError in one line."""
+def read_text(path: Path, *, pipe: bool = False) -> str:
+    """The UTF-8 text of a file up to 64 MiB, or of a pipe. Raises FolderError in one line."""
+    if not (pipe or path.is_file()) and path.exists():
+        raise FolderError(f"{path}: not a file")
     try:
         with open(path, "rb") as file:
             data = file.read(_LARGEST + 1)
@@ -65,21 +66,22 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The settings in a YAML file up to 1 MiB, plain and nested as ours are. Raises FolderError."""
+    """The settings in a YAML file up to 128 kB, plain as ours are. Raises FolderError."""
     import yaml
 
-    text, depth = read_text(path), 0
+    text, depth, nested = read_text(path), 0, False
     if len(text) > _LARGEST_YAML:
         raise FolderError(f"{path}: larger than {_LARGEST_YAML:,} letters, the most that is read")
     try:
         for event in yaml.parse(text):
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
-            if depth > _DEEPEST or isinstance(event, yaml.AliasEvent):
-                raise FolderError(f"{path}: has an alias (*), or more than {_DEEPEST} levels")
-        found = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+            nested |= depth > _DEEPEST or isinstance(event, yaml.AliasEvent)
+        found = yaml.safe_load("" if nested else text) or {}
+    except (yaml.YAMLError, ValueError) as error:  # such as a number of 5,000 digits
         raise FolderError(f"{path}: cannot be read as YAML ({error})") from None
+    if nested:
+        raise FolderError(f"{path}: has an alias (*), or more than {_DEEPEST} levels")
     if not isinstance(found, dict):
         raise FolderError(f"{path}: not YAML of settings")
     return found

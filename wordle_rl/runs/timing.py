@@ -10,13 +10,11 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TypeVar
 
-from wordle_rl.runs.files import FolderError
-
 T = TypeVar("T")
 
 
 def within(seconds: float, work: Callable[[], T], what: str) -> T:
-    """What the work returns. After that time it goes on in vain, and FolderError is raised."""
+    """What the work returns. After that time it goes on in vain, and TimeoutError is raised."""
     done: Future[T] = Future()
 
     def run() -> None:
@@ -29,7 +27,7 @@ def within(seconds: float, work: Callable[[], T], what: str) -> T:
     try:
         return done.result(seconds)
     except TimeoutError:
-        raise FolderError(f"{what} takes more than {seconds:g} s") from None
+        raise TimeoutError(f"{what} takes more than {seconds:g} s") from None
 
 
 class Timers:

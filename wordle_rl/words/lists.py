@@ -109,7 +109,7 @@ def load_words(
 def _read(key: str, path: Path, column: str | None) -> tuple[str, ...]:
     """The words of a file in lower case, sorted. key: answers or allowed."""
     try:
-        text = read_text(path)
+        text = read_text(path, pipe=True)
     except FolderError as error:
         raise WordListError(f"words.{key}={error}") from None
     cells = text.split("\n")

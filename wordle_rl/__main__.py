@@ -32,7 +32,7 @@ _COMPOSED = {  # name -> its config in conf/, and what it does
     "train": (TRAIN, "Train a model to play Wordle, or run a study with -m"),
     "eval": (EVAL, "Play full games with a run, a model or a scripted player"),
 }
-_MODULES = ("data", "export", "fetch", "judge", "memory", "play", "report", "verl")
+_MODULES = ("data", "export", "fetch", "judge", "memory", "play", "report", "runs", "verl")
 
 app = typer.Typer(context_settings=_HELP, rich_markup_mode=None)
 
@@ -80,7 +80,7 @@ def run(arguments: Sequence[str]) -> int | None:
         try:
             return app(arguments, prog_name="wordle-rl", standalone_mode=False)
         except typer.TyperException as error:
-            fail(error.format_message())
+            fail(error.format_message().replace("Value error, ", ""))
 
 
 if __name__ == "__main__":

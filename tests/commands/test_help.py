@@ -7,7 +7,7 @@ import re
 import pytest
 from omegaconf import OmegaConf
 
-from wordle_rl.commands.help import format_help, read_comments
+from wordle_rl.commands.help import format_group, format_help, read_comments
 from wordle_rl.runs.config import compose_config
 from wordle_rl.runs.paths import CONF
 
@@ -26,6 +26,10 @@ def test_the_page_shows_choices_settings_and_the_comments_of_conf(monkeypatch):
     assert re.search(r"optim\.lr=0\.5 \w+", text)
     assert "trainer.report=true Whether to play the test secrets at the start" in text
     assert "_target_=" not in text and "hydra.run" not in text
+    cfg = compose_config("config", ["reward=win_only"], with_hydra=True)
+    text = " ".join(format_group("config", "reward", cfg).split())
+    assert "*win_only The baseline without shaping" in text and "phase2 Learn strategy" in text
+    assert "reward.lawful=true" in text and "trainer" not in text
     text = " ".join(page("eval").split())
     assert "json=false Whether the last line is the content of summary.json." in text
     assert "trainer.steps" not in text and "hydra.sweeper" not in text

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
 from tests.helpers.run_folders import make_run
 from wordle_rl import __main__ as command
 from wordle_rl.commands.report import write_page
+from wordle_rl.commands.runs import runs
 from wordle_rl.runs.folder import RunFolder
 
 
@@ -43,3 +45,24 @@ def test_a_run_whose_page_cannot_be_made_ends_with_a_warning(tmp_path, capsys):
     told = capsys.readouterr()
     assert told.out == "" and told.err.startswith("warning: no report.html (FolderError: ")
     assert told.err.count("\n") == 1
+
+
+def test_runs_are_listed_with_their_results_and_two_are_compared(tmp_path, capsys):
+    resumes = [{"time": "2026-11-25T10:00:00+00:00", "seconds": 60.0}]  # after a pause
+    first, later = (
+        make_run(tmp_path),
+        make_run(tmp_path, "later", status="running", resumes=resumes),
+    )
+    for folder, rate in (first, "0.1"), (later, "0.2"):
+        text = f"model: {{name: mini, rate: {rate}}}\ntrainer: {{steps: 40, epochs: null}}\n"
+        (folder / "config.yaml").write_text(text)
+    (later / "summary.json").unlink()
+    with RunFolder(later).lock():
+        runs([f"output_dir={tmp_path}"])
+    runs([f"output_dir={tmp_path}"])
+    form = r"^([12]) .*? (\w+) +mini +grpo +40/40 +33.3 -> 100.0( val)? +(\S+)  (\w+)$"
+    old, new = ("1", "demo", "", "2.0", "finished"), ("2", "later", " val", "3.0")
+    found = re.findall(form, capsys.readouterr().out, re.M)
+    assert found == [(*new, "running"), old, (*new, "stopped"), old]
+    runs(["1", "2", f"output_dir={tmp_path}"])
+    assert re.search(r"\nmodel.rate +0.1 +0.2\n$", capsys.readouterr().out)

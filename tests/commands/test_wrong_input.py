@@ -78,6 +78,12 @@ def test_training_with_wrong_settings_is_refused(line: str, refused) -> None:  #
     assert TRAIN[line] in refused(training(line))
 
 
+def test_a_logger_that_is_not_installed_is_told_before_anything_is_loaded(monkeypatch) -> None:
+    monkeypatch.setattr("wordle_rl.commands.build.find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match="wandb is not installed: pip install"):
+        build_experiment(resolve(composed("logger=none", "logger.wandb=true")))
+
+
 EVAL = {
     "player=oracle": "random_consistent",
     "player=5": "player must be text",
@@ -156,7 +162,7 @@ def test_a_target_that_is_no_component_of_the_right_kind_is_never_called(
     [
         ("train.py --lr=5", "unrecognized arguments: --lr=5; settings are given as key=value"),
         ("train.py num_generations=1", "rollout.num_generations"),
-        ("train.py --experiment quick", "unrecognized arguments: --experiment; settings"),
+        ("train.py --experiment quick", "--experiment: write experiment=quick"),
     ],
 )
 def test_a_command_with_wrong_input_prints_one_line_and_exits_with_2(line: str, told: str) -> None:

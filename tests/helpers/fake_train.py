@@ -52,7 +52,7 @@ def main() -> None:
 def train(run: RunFolder, fake: Fake, x: float, more: float) -> None:
     checkpoint = run.path / "checkpoint.json"
     done = json.loads(checkpoint.read_text())["step"] if checkpoint.exists() else 0
-    log, best = run.metrics_log(), 0.0
+    log, best = run.log("metrics"), 0.0
     log.truncate_after(done)
     for step in range(done + 1, fake.steps + 1):
         time.sleep(fake.seconds)

@@ -30,7 +30,7 @@ def make_run(
     folder.mkdir(parents=True)
     write_json(folder / "manifest.json", {
         "status": "finished", "started": "2026-11-22T08:56:39+00:00",
-        "status_since": "2026-11-22T08:58:39+00:00", "command": ["train.py", "model=mini"],
+        "seconds": 120.0, "command": ["train.py", "model=mini"],
         "choices": {"model": "mini", "algorithm": "grpo"}, "seeds": {"seed": 0},
         "digests": {"words": "unknown"}, **manifest,
     })  # fmt: skip

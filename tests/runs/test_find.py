@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from wordle_rl.runs.config import expand
 from wordle_rl.runs.files import FolderError, write_json
 from wordle_rl.runs.folder import UNFINISHED, RunFolder, find_run, given_name, label_run
 from wordle_rl.runs.instantiate import ConfigError
@@ -40,10 +41,20 @@ def test_the_latest_run_is_the_newest_of_its_kind_that_can_be_read(outputs):
     for statuses, name in ((), "a_new"), (("finished",), "a_new"), (UNFINISHED, "stopped"):
         found = find_run("latest", "run", *statuses, outputs=outputs)
         assert given_name(found.path.name) == name
+    for number, name in ("1", "old"), ("2", "stopped"), ("3", "a_new"):  # as they began
+        assert given_name(find_run(number, outputs=outputs).path.name) == name
+    with pytest.raises(ConfigError, match=r"resume=4: .*outputs has the runs 1 to 3"):
+        find_run("4", "resume", outputs=outputs)
     with pytest.raises(ConfigError, match=r"init_from=latest: .*outputs has no run that is failed"):
         find_run("latest", "init_from", "failed", outputs=outputs)
     with pytest.raises(ConfigError, match=r"run=latest: .*nowhere has no run$"):
         find_run("latest", outputs=outputs / "nowhere")
+
+
+def test_a_run_of_debug_true_is_the_latest_only_where_there_is_no_other(outputs, tmp_path):
+    for root, name in (outputs, "a_new"), (tmp_path / "alone", "tried"):
+        make_run(root, "tried", 50, command=["train.py", *expand(["debug=true", "model=tiny"])])
+        assert given_name(find_run("latest", outputs=root).path.name) == name
 
 
 def test_a_mistyped_run_is_proposed(outputs):

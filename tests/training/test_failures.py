@@ -15,6 +15,7 @@ import torch
 
 from tests.helpers.runs import metrics_of, resume, run, settings
 from wordle_rl.backends.mlx import engine as mlx_engine
+from wordle_rl.backends.torch import backend as lightning_backend
 from wordle_rl.backends.torch import engine as torch_engine
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.policy.batch import DoesNotFit
@@ -90,13 +91,13 @@ def test_a_lack_of_memory_ends_a_run_in_one_line(place, name, error, told, folde
     assert ("the run is saved" in line) == (name != "update")
 
 
+@pytest.mark.parametrize("place", [validation, lightning_backend])
 def test_a_run_without_memory_before_it_measured_anything_leaves_nothing_to_go_on_from(
-    tmp_path, capsys
+    place, tmp_path, capsys
 ):
     (tmp_path / "runs").mkdir()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr(kinds, "play", Mock(side_effect=OUT))
-        patch.setattr(validation, "play", Mock(side_effect=OUT))
+        patch.setattr(place, {validation: "play"}.get(place, "load_model"), Mock(side_effect=OUT))
         run(tmp_path / "runs", *settings(tmp_path, "dpo"))
     [line] = capsys.readouterr().err.strip().splitlines()
     assert line.startswith("error: out of memory: ") and "resume=" not in line

@@ -21,6 +21,7 @@ from tests.helpers.runs import (
     run,
     settings,
     stop,
+    without_clock,
 )
 from wordle_rl.backends.torch import backend as lightning_backend
 from wordle_rl.backends.torch.policy import TorchPolicy
@@ -30,7 +31,7 @@ from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.files import read_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training import step
-from wordle_rl.training.checkpoint import RunState
+from wordle_rl.training.checkpoint import RunState, rank_validation
 from wordle_rl.training.log import RunLog
 from wordle_rl.training.validation import HeldOutPlay, RunReports
 
@@ -90,6 +91,25 @@ def test_stopped_at_any_moment_a_run_equals_one_that_never_stopped(stage, tmp_pa
 
 class Killed(BaseException):
     """In the place of kill -9: nothing that follows runs."""
+
+
+def test_a_run_out_of_patience_is_finished_early_and_so_is_one_that_was_killed(tmp_path, root):
+    given = [*settings(tmp_path, "dpo"), "trainer.validate_every=1"]
+    rows = metrics_of(run(root, *given)[1])
+    ranks = [rank_validation(row) for row in rows]
+    worse = [step for step in range(1, 7) if ranks[step] <= max(ranks[:step])]
+    end = next(step for step in worse[:-1] if step - 1 in worse)
+    _, stopped = run(root, *given, "trainer.patience=2")
+    assert without_clock(metrics_of(stopped)) == without_clock(rows[: end + 1])
+    told = RunFolder(stopped).manifest()
+    assert told["status"] == "finished" and f"after step {end} of 6" in told["status_reason"]
+    killed = shutil.copytree(stopped, tmp_path / "killed" / stopped.name)
+    RunFolder(killed).set_status("running")
+    shutil.rmtree(killed / "checkpoints" / f"step_{end:06d}")
+    resume(killed)
+    assert_equal_runs(stopped, killed)
+    resume(stopped)  # changes nothing
+    assert "resumes" not in RunFolder(stopped).manifest()
 
 
 def test_killed_before_its_best_checkpoint_was_marked_a_run_exports_that_one(tmp_path, root):

@@ -1,6 +1,5 @@
 """The training command as a user runs it, on models small enough for a test."""
 
-import importlib.util
 import itertools
 import json
 import re
@@ -164,7 +163,7 @@ def test_the_page_of_metrics_explains_every_metric_and_tensorboard_shows_the_sam
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     more = ["logger=tensorboard", "trainer.watch_every=1"]
-    given = [*REINFORCED, *more, "trainer.steps=1", "trainer.report=false", "curriculum=replay"]
+    given = [*REINFORCED, *more, "trainer.steps=2", "trainer.report=false", "curriculum=replay"]
     _, folder = run(tmp_path, *given)
     logged = {key for record in metrics_of(folder) for key in record} - {"step"}
     page = (ROOT / "docs" / "METRICS.md").read_text(encoding="utf-8")
@@ -172,9 +171,14 @@ def test_the_page_of_metrics_explains_every_metric_and_tensorboard_shows_the_sam
     known = re.compile("|".join(re.sub(r"<\w+>", "[^/]+", name) for name in names))
     shared = {key.replace("val/skill/", "skill/") for key in logged}
     assert not [key for key in shared if not known.fullmatch(key)]
-    tags = EventAccumulator(str(folder)).Reload().Tags()
-    assert "train/win_rate" in tags["scalars"] and known.fullmatch("reward/guess")
-    assert set(tags["scalars"]) - logged == {"reward/guess"}
+    events, rows = EventAccumulator(str(folder)).Reload(), metrics_of(folder)
+    tags, moves = events.Tags(), {k for k in logged if len({r[k] for r in rows if k in r}) > 1}
+    assert min(tags["scalars"]).startswith("0_wins/") and "0_wins/val/win_rate" in tags["scalars"]
+    shown = {tag for tag in tags["scalars"] if "win_rate" not in tag}
+    assert shown - {"reward/guess"} == {name for name in moves if "win_rate" not in name}
+    [config] = events.Tensors("config/text_summary")
+    text = config.tensor_proto.string_val[0].decode().splitlines()
+    assert f"seed={read_config(folder)['seed']}" in text and known.fullmatch("reward/guess")
     texts = {tag.removesuffix("/text_summary") for tag in tags["tensors"]}
     assert all(known.fullmatch(tag) for tag in texts)
 
@@ -200,7 +204,6 @@ def test_tensorboard_shows_each_step_once_after_a_kill_and_the_settings_of_the_r
 
 def test_a_resumed_run_is_the_same_one_at_weights_and_biases(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(loggers, "WandbLogger", lambda *_, **given: SimpleNamespace(**given))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: True)
     asked, found = LoggerSettings(tensorboard=False, wandb=True), []
     for name in ("one", "other"):
         folder = RunFolder.create(tmp_path, name)

@@ -5,7 +5,7 @@ docs/METRICS.md explains the metrics.
 
 from __future__ import annotations
 
-import importlib.util
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lightning.fabric.loggers.logger import Logger
@@ -14,24 +14,49 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import WandbLogger
 
 from wordle_rl.runs.config import flatten
-from wordle_rl.runs.errors import advice
 from wordle_rl.runs.files import plain
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training.experiment import LoggerSettings
 
+_FIRST = "0_wins/"  # before the names of wins in TensorBoard, which sorts groups of curves by name
 # Metrics beside the settings in TensorBoard's HPARAMS.
-_SHOWN = ("val/win_rate", "val/mean_guesses_with_losses", "train/win_rate")
+_SHOWN = (f"{_FIRST}val/win_rate", f"{_FIRST}train/win_rate", "val/mean_guesses_with_losses")
 
 
 class LightningReporter:
-    """Passes metrics and texts to Lightning's loggers."""
+    """Passes metrics and texts to Lightning's loggers.
 
-    def __init__(self, loggers: list[Logger]) -> None:
-        self._loggers = loggers
+    TensorBoard gets the config, too, and no flat curves: one is held back until it moves.
+    """
+
+    def __init__(self, loggers: list[Logger], config: dict[str, Any] | None = None) -> None:
+        self._loggers, self._config = loggers, config
+        self._held: dict[str, list[tuple[str, float, int]] | None] = {}  # None once it moved
 
     def metrics(self, values: dict[str, float], step: int) -> None:
+        moving = self._find_moving(values, step)
         for logger in self._loggers:
-            logger.log_metrics(values, step=step)
+            if not isinstance(logger, TensorBoardLogger):
+                logger.log_metrics(values, step=step)
+                continue
+            if step == 0:
+                lines = "\n".join(f"{k}={v}" for k, v in flatten(self._config or {}).items())
+                logger.experiment.add_text("config", f"```\n{lines}\n```", step)
+            for name, value, at in moving:
+                tag = f"{_FIRST}{name}" if "win_rate" in name else name
+                logger.log_metrics({tag: value}, step=at)
+
+    def _find_moving(self, values: dict[str, float], step: int) -> list[tuple[str, float, int]]:
+        """The points of curves that move, with those that were held back until now."""
+        found = []
+        for name, value in values.items():
+            point, held = (name, value, step), self._held.setdefault(name, [])
+            if held is None:
+                found.append(point)
+            elif held.append(point) or value != held[0][1] or "win_rate" in name:
+                found += held
+                self._held[name] = None
+        return found
 
     def text(self, tag: str, markdown: str, step: int) -> None:
         for logger in self._loggers:
@@ -40,10 +65,12 @@ class LightningReporter:
             elif isinstance(logger, WandbLogger):
                 logger.log_text(tag, columns=["games"], data=[[markdown]], step=step)
 
-    def cut_back(self, step: int) -> None:
+    def cut_back(self, step: int, kept: Sequence[Mapping[str, Any]]) -> None:
         for logger in self._loggers:
             if isinstance(logger, TensorBoardLogger):  # its writer opens with the first metric
                 logger._kwargs["purge_step"] = step + 1
+        for row in kept:
+            self._find_moving({k: v for k, v in row.items() if v is not None}, row["step"])
 
 
 def build_loggers(settings: LoggerSettings, folder: RunFolder) -> list[Logger]:
@@ -51,18 +78,12 @@ def build_loggers(settings: LoggerSettings, folder: RunFolder) -> list[Logger]:
     # Under srun, torchrun or jsrun, Lightning's loggers write only in the process with number 0.
     # Here each of those processes is a run of its own.
     rank_zero_only.rank = 0  # pyright: ignore[reportFunctionMemberAccess]
-    for library, wanted in (("tensorboard", settings.tensorboard), ("wandb", settings.wandb)):
-        if wanted and importlib.util.find_spec(library) is None:
-            raise ValueError(advice(library))
     loggers: list[Logger] = []
     if settings.tensorboard:
         # TensorBoard calls a run by the folder of its events, so they lie in the run folder itself.
         loggers.append(TensorBoardLogger(folder.path, name="", version=""))
     if settings.wandb:
-        name, number = (
-            folder.path.name,
-            folder.manifest().get("id"),
-        )  # a resumed run is the same there
+        name, number = folder.path.name, folder.manifest().get("id")  # the same for a resumed run
         project, save = settings.wandb_project, folder.path
         loggers.append(WandbLogger(name, save, id=number, project=project, resume="allow"))
     return loggers

@@ -24,6 +24,7 @@ from wordle_rl.backends.sizes import (
     is_large,
     shares_openings,
 )
+from wordle_rl.evaluation.boards import columns, tabulate
 from wordle_rl.game.rules import Clue, State
 from wordle_rl.policy.batch import LOGITS_BYTES
 from wordle_rl.policy.settings import LoraSettings
@@ -283,7 +284,6 @@ def usable(memory: float, place: Place) -> float:
 
 def format_table(names: Sequence[str], plans: Sequence[Plan]) -> str:
     """The plans as a table in GB, each below its name."""
-    import pandas as pd  # 65 MB, which training does without
 
     def describe_fit(plan: Plan, size: int) -> str:
         found = plan.fit(usable(size * GB, plan.place))
@@ -292,7 +292,7 @@ def format_table(names: Sequence[str], plans: Sequence[Plan]) -> str:
         changes = plan.changes(found).items()
         return ", ".join(_CHOSEN[name][1].format(value) for name, value in changes) or "yes"
 
-    columns = []
+    cells: list[dict[str, str]] = []
     for plan in plans:
         kept, lean = (replace(plan, checkpointing=each) for each in (False, True))
         figures = {
@@ -306,7 +306,7 @@ def format_table(names: Sequence[str], plans: Sequence[Plan]) -> str:
             "peak while learning": kept.peak_learning,
             "the same, checkpointing": lean.peak_learning,
         }
-        columns.append({
+        cells.append({
             "games at once": f"{plan.games:,}",
             "the same outside training": f"{plan.held_out_games:,}",
             "tokens of a game": f"{plan.game.whole:,}",
@@ -316,7 +316,8 @@ def format_table(names: Sequence[str], plans: Sequence[Plan]) -> str:
             **{name: f"{part / GB:.2f}" for name, part in figures.items()},
             **{f"fits {size} GB": describe_fit(plan, size) for size in MACHINES},
         })  # fmt: skip
-    return pd.DataFrame(columns, index=list(names)).T.to_string()
+    rows = ([name, *(plan[name] for plan in cells)] for name in cells[0])
+    return tabulate(["", *names], rows, columns())
 
 
 def settle_memory(setup: Experiment, place: Place, precision: str, memory: float) -> Experiment:

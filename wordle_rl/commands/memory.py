@@ -45,7 +45,7 @@ def memory(
         precision = "fp32" if place == "cpu" else "bf16"
     plans = [plan_memory(setup, place, precision) for setup in setups]
     print(
-        f"memory in GB (10^9 bytes) of model={setups[0].model.name}, {plans[0].parameters:,} "
+        f"memory in GB of model={setups[0].model.name}, {plans[0].parameters:,} "
         f"weights{' in 4 bit' if setups[0].model.quantize else ''}, {plans[0].trained:,} trained "
         f"numbers, on {place} in {precision}"
     )

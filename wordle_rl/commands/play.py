@@ -60,9 +60,6 @@ def load_opponent(
     given = [*settings, *([] if run is None else [f"checkpoint={checkpoint}"])]
     loaded = load_player(model=model, player=player, run=run, settings=given)
     return Opponent(
-        knowledge=loaded.knowledge,
-        rules=loaded.rules,
-        rewards=loaded.rewards,
-        secrets=loaded.secrets,
-        seat=lambda: loaded.seat(0),
-    )
+        knowledge=loaded.knowledge, rules=loaded.rules, rewards=loaded.rewards,
+        secrets=loaded.secrets, seat=lambda: loaded.seat(0),
+    )  # fmt: skip

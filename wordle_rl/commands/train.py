@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -86,6 +87,9 @@ def start_run(
         check_first_start()
         setup = build_experiment(resolve(cfg))
         _check_launch(setup)
+        model, own = Path(setup.model.location), not setup.model.is_adapter
+        if own and model.is_dir() and not [*model.glob("*token*"), *model.glob("*vocab*")]:
+            raise ConfigError(f"model.path={model} has no tokenizer: save one there, too")
         folder = RunFolder.create(ROOT / setup.config["output_dir"], cfg.name)
         stack.enter_context(folder.lock())
     keep_config(folder, setup.config)
@@ -97,15 +101,12 @@ def start_run(
         before = RunFolder(Path(start["run"])).manifest().get("choices", {})
         chosen = before | {k: v for k, v in chosen.items() if v is not None and k != "model"}
     folder.write_manifest(
-        seeds={"seed": setup.recipe.seed},
-        command=sys.argv,
-        model=setup.model.path,
-        revision=setup.model.revision,
-        init_from=start,
+        seeds={"seed": setup.recipe.seed}, command=sys.argv, model=setup.model.path,
+        revision=setup.model.revision, init_from=start,
         choices={str(group): str(name) for group, name in chosen.items() if name is not None},
         typed=[o for o in overrides if not o.startswith("model=run_")],
         **{key: value for key, value in stages[-1].items() if key != "run"},
-    )
+    )  # fmt: skip
     return setup, folder
 
 
@@ -114,9 +115,10 @@ def resume_run(
 ) -> tuple[Experiment, RunFolder]:
     """Resume a run in its folder, from its newest checkpoint. stack: holds the folder's lock.
 
-    resume=latest means the newest run in output_dir that did not finish.
+    resume=latest means the newest run in output_dir that did not finish, a number one of its runs.
     """
-    dropped = {"resume", "output_dir"} if cfg.resume == LATEST else {"resume"}
+    named = cfg.resume == LATEST or str(cfg.resume).isdecimal()
+    dropped = {"resume", "output_dir"} if named else {"resume"}
     overrides = [o for o in overrides if o.partition("=")[0] not in dropped]
     with user_errors():
         outputs = ROOT / str(cfg.output_dir)
@@ -125,13 +127,19 @@ def resume_run(
         setup = build_experiment(resolve(keep_computing(folder, saved, changes)))
         setup = replace(setup, config=resolve(saved))
         _check_launch(setup)
-        _check_same_data(folder, setup)
+        manifest = folder.manifest()
+        if setup.data is not None and manifest.get("data") not in (None, setup.data.record()):
+            raise ConfigError(
+                f"{setup.data.name} has changed since the run began, so the run cannot continue: "
+                "bring the old file back, or start a new run"
+            )
         stack.enter_context(folder.lock())
         done = count_steps(folder, setup.trainer.steps)
         whole = all((folder.path / name).exists() for name in ("model", "summary.json"))
-        finished = whole and folder.manifest().get("status") == "finished"
+        finished = whole and manifest.get("status") == "finished"
         same = all(before == after for before, after in changes.values())
-        if finished and same and done == setup.trainer.steps and read_launch() is None:
+        over = done == setup.trainer.steps or manifest.get("status_reason")  # stopped early
+        if finished and same and over and read_launch() is None:
             return setup, folder
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)
@@ -150,16 +158,6 @@ def _check_launch(setup: Experiment) -> None:
         raise ConfigError(
             f"backend.devices must be 1 under torchrun, which started {launch.size} processes, not "
             f"{backend.devices}"
-        )
-
-
-def _check_same_data(folder: RunFolder, setup: Experiment) -> None:
-    """Raise ConfigError if the file of data= is no longer what a run was started with."""
-    began = folder.manifest().get("data")
-    if setup.data is not None and isinstance(began, dict) and began != setup.data.record():
-        raise ConfigError(
-            f"{setup.data.name} has changed since the run began, so the run cannot continue: bring "
-            "the old file back, or start a new run"
         )
 
 
@@ -186,16 +184,21 @@ def _run_backend(
             backend = load_backend(setup.backend)
         try:
             return backend.train(setup, folder, resume=resume, interrupts=interrupts, work=follow)
-        except TrainingFailed as error:
-            fail(str(error), code=1)
+        except Exception as error:  # of others, those before the first step: no room for the model
+            line = str(error) if isinstance(error, TrainingFailed) else describe_fault(error)
+            if line is None:
+                raise
+            fail(line, code=1)
     except Interrupted as signal:
         keep_config(folder, setup.config)  # keeps a resume's changes even before its first step
         folder.set_status("interrupted")
         print(f"\n{signal}: continue with {folder.resume_command}", flush=True)
         raise
     except (Exception, SystemExit) as error:
-        if not folder.remove_unless_begun():
+        if folder.begun:
             folder.set_failed(error)
+        else:
+            shutil.rmtree(folder.path, ignore_errors=True)
         raise
 
 
@@ -218,13 +221,15 @@ def describe_choices(manifest: Mapping[str, Any]) -> str:
 
 
 def print_data(setup: Experiment) -> None:
-    """Print what became of the rows of data=, and how many steps trainer.epochs makes."""
+    """Print what became of the rows of data=, and what trainer.epochs and a long warm-up mean."""
     for line in setup.data.lines if setup.data else ():
         print(line, flush=True)
     if setup.trainer.epochs is not None:
         count = setup.data.rows if setup.data else len(setup.recipe.secrets)
         what = "rows" if setup.data else "secrets"
         print(f"{setup.trainer.epochs:g} epochs of {count:,} {what}: {setup.trainer.steps:,} steps")
+    if (warmup := setup.optim.warmup_steps) > setup.trainer.steps:
+        print(f"note: the warm-up of {warmup} steps is longer than the run (optim.warmup_steps)")
 
 
 def _note_hard_stop(folder: RunFolder) -> None:

@@ -6,7 +6,7 @@ its own turns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,23 @@ def render(shown: Any, width: int, *, colour: bool = False) -> str:
     with console.capture() as captured:
         console.print(shown)
     return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip("\n")
+
+
+def tabulate(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], width: int, justify: Any = "right",
+    no_wrap: bool = False,
+) -> str:  # fmt: skip
+    """A table in so many columns. justify, no_wrap: of the cells behind the first of each row."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
+    table.add_column(heads[0], overflow="fold", min_width=len(heads[0]) + 2)
+    for head in heads[1:]:
+        table.add_column(head, justify=justify, no_wrap=no_wrap, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return render(table, width)
 
 
 def _rows(game: Game) -> Iterator[tuple[str, str, str]]:

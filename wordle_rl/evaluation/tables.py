@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-from wordle_rl.evaluation.boards import render
+from wordle_rl.evaluation.boards import tabulate
 from wordle_rl.evaluation.habits import warn_of_repetition
 from wordle_rl.evaluation.intervals import Z95, standard_error
 from wordle_rl.game.players import MEANINGS
@@ -100,16 +100,8 @@ def report_table(
 
 
 def _table(summaries: Sequence[Summary], columns: _Columns, width: int) -> str:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
-    table.add_column("player", overflow="fold", min_width=8)
-    for heading in columns:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for summary in summaries:
-        table.add_row(str(summary["player"]), *(cell(summary) for cell in columns.values()))
-    return render(table, width)
+    rows = ([str(one["player"]), *(cell(one) for cell in columns.values())] for one in summaries)
+    return tabulate(["player", *columns], rows, width, no_wrap=True)
 
 
 def _describe_rules(summary: Summary) -> str:

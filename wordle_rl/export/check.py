@@ -69,6 +69,8 @@ def export(
         change = measure_change(batch.trained, trained, found, base)
         check_change(change, written)
         (folder / "README.md").write_text(card(written, change), encoding="utf-8")
+        if target.exists():  # with --force
+            target.rename(Path(room) / "old")
         folder.rename(target)
     return written, change
 

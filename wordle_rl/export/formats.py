@@ -94,7 +94,15 @@ def _write_adapter(source: Path, target: Path) -> str:
     from wordle_rl.backends.loading import VALUE_HEAD
 
     if read_adapter_form(source) == "mlx":
-        _check_not_quantised(source)
+        from wordle_rl.backends.mlx.load import find_base
+
+        base = find_base(source)
+        if "quantization" in json.loads((base / "config.json").read_bytes()):
+            raise ConfigError(
+                f"format must be mlx for an adapter on {base.name}, which MLX quantised: torch "
+                "cannot read that base; the adapter's folder in place of the run, with --base, "
+                "puts it on another one"
+            )
         convert_adapter(source, target)
     else:
         target.mkdir(parents=True)
@@ -121,16 +129,3 @@ def _write_merged(source: Path, target: Path, precision: str) -> str:
         written = merge_model(folder, target, precision)
     write_stages(target, stages_of(source))
     return written
-
-
-def _check_not_quantised(adapter: Path) -> None:
-    """Raise ConfigError for an adapter on weights that only MLX reads."""
-    from wordle_rl.backends.mlx.load import find_base
-
-    base = find_base(adapter)
-    if "quantization" in json.loads((base / "config.json").read_bytes()):
-        raise ConfigError(
-            f"format must be mlx for an adapter on {base.name}, which MLX quantised: torch cannot "
-            "read that base; the adapter's folder in place of the run, with --base, puts it on "
-            "another one"
-        )

@@ -83,9 +83,12 @@ def write_report(
 
 
 def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> str:
-    """The HTML of a page."""
-    runs = _with_distinct_names(runs)
-    names, one = [run.name for run in runs], runs[0] if len(runs) == 1 else None
+    """The HTML of a page. Runs of one name are called by their command lines, and a number."""
+    names = [run.name for run in runs]
+    if len(set(names)) < len(names):
+        names = [f"{label_run(run.manifest)} ({n})" for n, run in enumerate(runs, 1)]
+    runs = [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
+    one = runs[0] if len(runs) == 1 else None
     players = one.reports if one else [replace(r.best, label=r.name) for r in runs if r.best]
     what = " or ".join(dict.fromkeys(map(_secrets_of, players))) or "test secrets"
     secrets = next((list(player.first_boards) for player in players if player.boards), [])
@@ -115,14 +118,6 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> str:
         settings=_settings_table(columns, defaults), differ="from the default" if one
         else "between the runs", manifests=_table(pd.DataFrame(manifests), "entry"),
     )  # fmt: skip
-
-
-def _with_distinct_names(runs: Sequence[Run]) -> list[Run]:
-    """Runs of one name are called by what their command lines set, and a number."""
-    names = [run.name for run in runs]
-    if len(set(names)) < len(names):
-        names = [f"{label_run(run.manifest)} ({n})" for n, run in enumerate(runs, 1)]
-    return [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
 
 
 def _describe(run: Run) -> str:

@@ -104,6 +104,7 @@ class Run:
     validation_games: int  # of the last validation whose games were kept
     start: Result | None  # the reports of trainer.report, on the test secrets
     best: Result | None
+    seconds: float  # that it ran, NaN if unknown
 
     @property
     def reports(self) -> list[Result]:
@@ -123,12 +124,6 @@ class Run:
             (r.measures["lineage"] for r in self.reports[::-1] if "lineage" in r.measures), ""
         )
 
-    @property
-    def seconds(self) -> float:
-        """Wall-clock seconds from the start to the last change of its status; NaN if unknown."""
-        begin, end = (pd.Timestamp(self.manifest.get(k, "")) for k in ("started", "status_since"))
-        return (end - begin).total_seconds()
-
     def series(self, key: str) -> pd.Series:
         """Values of a metric by step, where it was logged."""
         values: Any = self.metrics.get(key, pd.Series(dtype=float))
@@ -138,7 +133,7 @@ class Run:
 def read_run(folder: Path) -> Run:
     """Read a run. Raises FolderError for another folder, and for a damaged file."""
     opened = RunFolder.open(folder)
-    manifest, records = opened.manifest(), opened.metrics_log().read()
+    manifest, records = opened.manifest(), opened.log("metrics").read()
     metrics = pd.DataFrame(records).set_index("step").sort_index() if records else pd.DataFrame()
     end = folder / "summary.json"
     summary = read_object(end) if end.exists() else {}
@@ -148,13 +143,14 @@ def read_run(folder: Path) -> Run:
     best = _read_report(folder, "summary.json", "best_games.jsonl", exported, label)
     turns = max((one.max_turns for one in (start, best) if one), default=MAX_TURNS)
     games = defaultdict(list)
-    for record in opened.validation_games_log().records():
+    for record in opened.log("validation_games").records():
         games[record["step"]].append(Board.of(record))
     validations = _summarise_validations(metrics, games, turns)
     return Run(
         folder=folder, name=given_name(folder.resolve().name), manifest=manifest,
         settings=flatten(read_config(folder)), metrics=metrics, validations=validations,
         validation_games=len(games[max(games)]) if games else 0, start=start, best=best,
+        seconds=opened.seconds,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.errors import describe_hydra_error
 from wordle_rl.runs.files import read_object, read_text, read_yaml, write_bytes
-from wordle_rl.runs.folder import OUTPUTS, RunFolder, find_run
+from wordle_rl.runs.folder import DEBUG, OUTPUTS, RunFolder, find_run
 from wordle_rl.runs.instantiate import NAMED, PACKAGE, ConfigError, check_choice
 from wordle_rl.runs.paths import CONF, CONFIG_DIR, ROOT, quote
 
@@ -24,9 +24,9 @@ _DATA = ("data", "data.path", "data.split")
 _NO_DATA = ("", "none", "null")
 # Keys of other programs, or of Hydra, whose work this program does by another one.
 _MEANT: dict[str, str | None] = {
-    "learning_rate": "optim.lr",
+    **dict.fromkeys(("learning_rate", "optim.learning_rate"), "optim.lr"),
     "batch_size": "rollout.groups, which num_generations multiplies",
-    "device": "backend.accelerator",
+    **dict.fromkeys(("device", "backend.device"), "backend.accelerator"),
     "hydra/launcher": "hydra.sweeper.jobs, as a study has workers of its own",
     "hydra.launcher": "hydra.sweeper.jobs, as a study has workers of its own",
     "hydra.run": "output_dir={}",
@@ -34,11 +34,6 @@ _MEANT: dict[str, str | None] = {
     **dict.fromkeys(("hydra.sweeper", "hydra.searchpath")),  # the only ones with an effect
     "hydra": "output_dir, name or hydra.sweeper.folder, as Hydra's own have no effect",
 }
-# Two steps of any run, to see that it works.
-_DEBUG = (
-    *("trainer.steps=2", "trainer.validate_every=2", "trainer.validation_games=2"),
-    *("trainer.watch_every=0", "trainer.epochs=null", "trainer.report=false"),
-)
 _USUAL = "mini"  # the model without model=
 _FOR_ANY = ("study",)  # experiments for models of every kind
 # The options of these groups differ in this setting alone. The others stay the run's.
@@ -157,16 +152,21 @@ def expand(arguments: Sequence[str]) -> list[str]:
     debug=true makes a run of two steps without a report. Raises ConfigError for what would not do
     what it seems to ask, such as a pretrained model.path with an embedded model's settings.
     """
-    given = [*_DEBUG] if "debug=true" in arguments else []
+    given = [*DEBUG] if "debug=true" in arguments else []
     for argument in arguments:
         if argument == "debug=true":
             continue
         key, _, value = argument.partition("=")
-        paths = [str(Path(path).expanduser()) for path in value.strip("'\"").split(",")]
+        if key[:1] == "~" and key[1:] in list_groups():
+            raise ConfigError(f"{key[1:]} must be given, and {argument} would take it out")
+        paths = [os.path.expanduser(path) for path in value.strip("'\"").split(",")]
         kind, _, ours = value.partition("/")
         if key == "model" and kind in ("embedded", "fetched") and _option("model", ours).is_file():
             given.append(quoted(f"model={ours}"))
-        elif key == "model" and all(_is_place(path) for path in paths):
+        elif key == "model" and all(
+            not _option("model", path).is_file() and ("/" in path or Path(path).is_dir())
+            for path in paths
+        ):
             given += ["model=pretrained", "model.path=" + ",".join(map(quote, paths))]
             if len(paths) == 1 and not any(a.startswith("model.name=") for a in arguments):
                 given.append("model.name=" + quote(Path(paths[0]).resolve().name))
@@ -186,11 +186,6 @@ def expand(arguments: Sequence[str]) -> list[str]:
 
 def _option(group: str, name: str | None) -> Path:
     return CONF / group / f"{name}.yaml"
-
-
-def _is_place(name: str) -> bool:
-    """Whether a value of model= is a hub name or a folder, and no option."""
-    return not _option("model", name).is_file() and ("/" in name or Path(name).is_dir())
 
 
 def _check_model(said: Mapping[str, str]) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import difflib
 import fcntl
 import importlib.metadata
+import math
 import os
 import platform
 import re
 import secrets
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -29,12 +29,16 @@ from wordle_rl.runs.paths import EVAL, PACKAGE, ROOT, TRAIN, command, shorten
 LATEST = "latest"  # given in place of a run's folder
 OUTPUTS = ROOT / "outputs"
 UNFINISHED = ("running", "interrupted", "failed")  # running: perhaps killed
+# What debug=true stands for: two steps of any run, to see that it works.
+DEBUG = (
+    *("trainer.steps=2", "trainer.validate_every=2", "trainer.validation_games=2"),
+    *("trainer.watch_every=0", "trainer.epochs=null", "trainer.report=false"),
+)
 _PACKAGES = (  # whose versions a manifest holds, where they are installed
     *("numpy", "torch", "lightning", "transformers", "tokenizers", "peft", "safetensors"),
     *("mlx", "mlx-lm", "hydra-core", "omegaconf", "optuna", "tensorboard"),
 )
-# Folders of earlier runs are named with seconds, and end in a process.
-_RUN_FOLDER = re.compile(r"\d{8}-[\d-]+_(.+)|\d{4}-\d\d-\d\d_[\d-]{8}_(.+)_\d+-[0-9a-f]{6}")
+_RUN_FOLDER = re.compile(r"\d{8}-[\d-]+_(.+)")
 _NAME_LENGTH = 60  # characters of a run's name that its folder keeps, and of changes in a label
 _REASON_LENGTH = 500  # characters that a manifest keeps of why a run failed
 _SETTING = re.compile(r"[+~]*([A-Za-z_][\w./@]*)=(.*)", re.S)
@@ -83,17 +87,9 @@ class RunFolder:
     def eval_command(self) -> str:
         return command(EVAL, "run", shorten(self.path))
 
-    def metrics_log(self) -> StepLog:
-        """A line for each step."""
-        return StepLog(self.path / "metrics.jsonl")
-
-    def games_log(self) -> StepLog:
-        """A line for each game of every n-th step."""
-        return StepLog(self.path / "games.jsonl")
-
-    def validation_games_log(self) -> StepLog:
-        """A line for each validation game."""
-        return StepLog(self.path / "validation_games.jsonl")
+    def log(self, name: str) -> StepLog:
+        """metrics: a line a step. games: some games. validation_games: each validation game."""
+        return StepLog(self.path / f"{name}.jsonl")
 
     # -- the manifest -----------------------------------------------------------------------------
 
@@ -115,14 +111,19 @@ class RunFolder:
         write_json(self.path / "manifest.json", {**self.manifest(), **entries})
 
     def set_status(self, status: str, reason: str | None = None) -> None:
-        """Record "finished" or one of UNFINISHED, the time and the reason."""
-        self._update_manifest(status=status, status_since=_now(), status_reason=reason)
+        """Record "finished" or one of UNFINISHED, the time, the reason, and how long it ran."""
+        manifest, now = self.manifest(), _now()
+        last = [manifest, *manifest.get("resumes", [])][-1]
+        begin, end = map(datetime.fromisoformat, (last.get("time") or manifest["started"], now))
+        last["seconds"] = (end - begin).total_seconds()
+        manifest.update(status=status, status_since=now, status_reason=reason)
+        self._update_manifest(**manifest)
 
     def set_failed(self, error: BaseException) -> None:
         """Record that the run failed and why. On a full disk it stays running, as after a kill."""
         reason = getattr(error, "message", None) or f"{type(error).__name__}: {error}"
         reason = " ".join(reason.split())[:_REASON_LENGTH]
-        with suppress(OSError, FolderError):  # the error itself matters more
+        with suppress(OSError, KeyError, ValueError):  # the error itself matters more
             self.set_status("failed", reason)
 
     def note_resume(self, **entries: Any) -> None:
@@ -144,16 +145,26 @@ class RunFolder:
         return next((part["computing"] for part in reversed(parts) if "computing" in part), {})
 
     @property
+    def status(self) -> str:
+        """The status of its manifest, but "interrupted" for a run that was killed."""
+        status = str(self.manifest().get("status"))
+        if status == "running":
+            with suppress(OSError, FolderError), open_lock(self.path / ".lock") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # fails while a process trains
+                status = "interrupted"
+        return status
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran, pauses left out; NaN if unknown. What a kill ended counts nothing."""
+        parts = [manifest := self.manifest(), *manifest.get("resumes", [])]
+        return sum(part["seconds"] for part in parts if "seconds" in part) or math.nan
+
+    @property
     def begun(self) -> bool:
         """Whether the run has measured anything, or was resumed."""
         measured = any((self.path / name).exists() for name in ("start.json", "metrics.jsonl"))
         return measured or bool(self.manifest().get("resumes"))
-
-    def remove_unless_begun(self) -> bool:
-        """Remove the folder of a run that failed before it began; returns whether."""
-        if not (begun := self.begun):
-            shutil.rmtree(self.path, ignore_errors=True)
-        return not begun
 
     # -- the lock ---------------------------------------------------------------------------------
 
@@ -181,32 +192,45 @@ class RunFolder:
 # -- the runs of a folder -------------------------------------------------------------------------
 
 
-def find_run(
-    given: str, setting: str = "run", *statuses: str, root: Path = ROOT, outputs: Path = OUTPUTS
-) -> RunFolder:
-    """The run that a setting names: by its folder, or `latest`, the one that began last.
-
-    statuses: which ones the latest may have; without any, all. root: where a relative folder
-    starts. outputs: where the latest is. Raises FolderError and ConfigError.
-    """
-    if given != LATEST and not (root / given).is_dir():
-        runs = {path.parent.name: shorten(path.parent) for path in outputs.glob("*/manifest.json")}
-        near = difflib.get_close_matches(Path(given).name, [*runs, LATEST], 1)
-        meant = f", did you mean {runs.get(near[0], near[0])}?" if near else ""
-        raise FolderError(f"{root / given}: no such run folder{meant}")
-    if given != LATEST:
-        return RunFolder.open(root / given)
+def list_runs(outputs: Path = OUTPUTS) -> list[tuple[RunFolder, dict[str, Any]]]:
+    """The runs of a folder with their manifests, as they began. A run's number counts from 1."""
     found = []
     for path in outputs.glob("*/manifest.json"):
         with suppress(OSError, KeyError, TypeError, ValueError):  # of a damaged folder
             manifest = read_object(path)
-            if not statuses or manifest["status"] in statuses:
-                began = datetime.fromisoformat(manifest["started"]).astimezone()
-                found.append((began, path.parent))
-    if not found:
-        kind = f" that is {' or '.join(statuses)}" if statuses else ""
-        raise ConfigError(f"{setting}={LATEST}: {outputs} has no run{kind}")
-    return RunFolder(max(found)[1])
+            began = datetime.fromisoformat(manifest["started"]).astimezone()
+            found.append((began, path.parent, manifest))
+    return [(RunFolder(path), manifest) for _, path, manifest in sorted(found, key=lambda r: r[:2])]
+
+
+def find_run(
+    given: str, setting: str = "run", *statuses: str, root: Path = ROOT, outputs: Path = OUTPUTS
+) -> RunFolder:
+    """The run that a setting names: by its folder, its number, or `latest`, which began last.
+
+    statuses: which ones the latest may have; without any, all. It is a run of debug=true only where
+    there is no other. root: where a relative folder starts. outputs: where the numbered ones are.
+    Raises FolderError and ConfigError.
+    """
+    if given != LATEST and (root / given).is_dir():
+        return RunFolder.open(root / given)
+    runs = list_runs(outputs)
+    if given == LATEST:
+        found = [run for run in runs if not statuses or run[1].get("status") in statuses]
+        if not found:
+            kind = f" that is {' or '.join(statuses)}" if statuses else ""
+            raise ConfigError(f"{setting}={LATEST}: {outputs} has no run{kind}")
+        whole = [run for run in found if not {*DEBUG} <= {*run[1].get("command", [])}]
+        return (whole or found)[-1][0]
+    if given.isdecimal():
+        if not 1 <= int(given) <= len(runs):
+            there = f"the runs 1 to {len(runs)}" if runs else "no run"
+            raise ConfigError(f"{setting}={given}: {outputs} has {there}")
+        return runs[int(given) - 1][0]
+    names = {run.path.name: str(shorten(run.path)) for run, _ in runs}
+    near = difflib.get_close_matches(Path(given).name, [*names, LATEST], 1)
+    meant = f"did you mean {names.get(near[0], near[0])}?" if near else "wordle-rl runs lists them"
+    raise FolderError(f"{root / given}: no such run folder, {meant}")
 
 
 # -- names ----------------------------------------------------------------------------------------
@@ -215,7 +239,7 @@ def find_run(
 def given_name(folder: str) -> str:
     """The name that a run was given, from the name of its folder."""
     found = _RUN_FOLDER.fullmatch(folder)
-    return found[1] or found[2] if found else folder
+    return found[1] if found else folder
 
 
 def label_run(manifest: Mapping[str, Any]) -> str:

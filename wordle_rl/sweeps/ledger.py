@@ -69,12 +69,6 @@ def build_sampler(node: Mapping[str, Any] | None, trial: int) -> Any:
     return _build_part("hydra.sweeper.sampler", node, optuna.samplers, seed=seed)
 
 
-def build_pruner(node: Mapping[str, Any] | None) -> Any:
-    if node is None:
-        return optuna.pruners.NopPruner()
-    return _build_part("hydra.sweeper.pruner", node, optuna.pruners)
-
-
 def _build_part(key: str, node: Mapping[str, Any], module: ModuleType, **more: Any) -> Any:
     """The object of a node, whose `_target_` is a class of the module; more: if it knows them."""
     where, _, name = str(node.get("_target_")).rpartition(".")
@@ -179,7 +173,9 @@ def _open(storage: RDBStorage, plan: StudyPlan, **about: Any) -> Round:
         created = True
     except DuplicatedStudyError:
         created = False
-    pruner = build_pruner(plan.settings.pruner if part == SEARCH else None)
+    pruner, node = optuna.pruners.NopPruner(), plan.settings.pruner if part == SEARCH else None
+    if node is not None:
+        pruner = _build_part("hydra.sweeper.pruner", node, optuna.pruners)
     study = optuna.load_study(study_name=name, storage=storage, pruner=pruner)
     end = time.monotonic() + _FILL_TIME
     while not created and "identity" not in study.user_attrs and time.monotonic() < end:

@@ -25,6 +25,7 @@ class RunState:
     # three numbers.
     best: list[float] = field(default_factory=list)
     best_step: int = 0
+    waited: int = 0  # validations in a row that were not better than the best
     start: list[float] = field(default_factory=list)  # rank of the start
     totals: dict[str, float] = field(default_factory=dict)  # of games and groups, see count()
     failures: int = 0  # steps in a row with a failed update
@@ -62,6 +63,7 @@ class RunState:
         rank = rank_validation(metrics)
         if step == 0:
             self.start = rank
+        self.waited = 0 if rank > self.best else self.waited + 1
         if rank < self.best:
             return False
         self.best, self.best_step = rank, step

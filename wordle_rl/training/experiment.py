@@ -29,6 +29,7 @@ class TrainerSettings:
     steps: Count
     epochs: Annotated[float, Within(0, 100_000, "(]")] | None = None
     validate_every: Count = 10
+    patience: Count | None = None
     validation_temperature: Temperature = 0.0
     validation_samples: Annotated[int, Within(1, MOST_SAMPLES)] = 1
     validation_games: Annotated[int, Within(2, MOST)] | None = None

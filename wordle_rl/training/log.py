@@ -23,7 +23,8 @@ class Reporter(Protocol):
 
     def metrics(self, values: dict[str, float], step: int) -> None: ...
     def text(self, tag: str, markdown: str, step: int) -> None: ...
-    def cut_back(self, step: int) -> None: ...  # what was received after a step is received again
+    # What was received after a step is received again. kept: the metrics until then.
+    def cut_back(self, step: int, kept: Sequence[Mapping[str, Any]]) -> None: ...
 
 
 class RunLog:
@@ -35,8 +36,8 @@ class RunLog:
     ) -> None:  # fmt: skip
         """whole_games: whether the update compares rewards of whole games, and none of guesses."""
         self.writes, self._reporter = writes, reporter
-        self._metrics, self._games = folder.metrics_log(), folder.games_log()
-        self._validations = folder.validation_games_log()
+        self._metrics, self._games = folder.log("metrics"), folder.log("games")
+        self._validations = folder.log("validation_games")
         self._shown, self._whole_games = settings.show_games, whole_games
         self.start: dict[str, Any] = {}  # the metrics before the first step
 
@@ -108,8 +109,8 @@ class RunLog:
         if self.writes:
             for log in (self._metrics, self._games, self._validations):
                 log.truncate_after(step)
-            self._reporter.cut_back(step)
             rows = self._metrics.read()
+            self._reporter.cut_back(step, rows)
             self.start = rows[0] if rows else {}
             validated = {row["step"] for row in rows if "val/win_rate" in row}
             played = {game["step"] for game in self._validations.records()}

@@ -12,7 +12,7 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import fmean
@@ -85,7 +85,7 @@ def run_training(
             with training.clock("training"):
                 if not resumed:
                     training.begin()
-                for step in range(training.first_step, training.setup.trainer.steps):
+                for step in training.steps():
                     run_step(step)
             return training.finish()
     except NotFinite as error:
@@ -141,7 +141,6 @@ class Training:
         if recipe.dialogues is not None:
             check_lengths(recipe.dialogues, self._form.chat, room)
         self._writes = policy.processes.rank == 0
-        self.first_step = 0
         self.whole = True  # whether the policy is between two steps, where it can be saved
         self._check = check
         whole = recipe.rollout.credit != "turn" or recipe.rollout.discount == 1.0
@@ -180,7 +179,6 @@ class Training:
     def restore(self) -> bool:
         """Return to the newest checkpoint. Returns whether begin() was complete there."""
         self._state = self._checkpoints.restore()
-        self.first_step = self._state.step
         self._log.cut_back(self._state.step if self._state.begun else -1)
         return self._state.begun
 
@@ -200,6 +198,8 @@ class Training:
                 summary |= self._reports.end(exported)
         summary |= {f"seconds_{part}": spent for part, spent in self.clock.take().items()}
         if self._writes:
+            if self._stopped_early:
+                print(self._stopped_early, flush=True)
             if not self._state.improved and exported < self.setup.trainer.steps:
                 print(
                     "warning: no validation was better than the start's: its secrets show no "
@@ -207,10 +207,26 @@ class Training:
                     file=sys.stderr, flush=True,
                 )  # fmt: skip
             write_json(self.folder.path / "summary.json", summary)
-            self.folder.set_status("finished")
+            self.folder.set_status("finished", self._stopped_early or None)
         return summary
 
     # -- one step ---------------------------------------------------------------------------------
+
+    def steps(self) -> Iterator[int]:
+        """The numbers of the steps that are still to be done, until trainer.patience is over."""
+        while self._state.step < self.setup.trainer.steps and not self._stopped_early:
+            yield self._state.step
+
+    @property
+    def _stopped_early(self) -> str:
+        """Why the run ends before its last step, "" otherwise."""
+        state, trainer = self._state, self.setup.trainer
+        if state.step == trainer.steps or state.waited < (trainer.patience or math.inf):
+            return ""
+        return (
+            f"stopped early, after step {state.step} of {trainer.steps}: {state.waited} validations"
+            f" in a row were not better than the best (trainer.patience={trainer.patience})"
+        )
 
     def run_step(self, number: int) -> dict[str, float]:
         """Do step `number`, counted from 0, and everything due after it. Returns metrics."""

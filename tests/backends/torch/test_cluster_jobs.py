@@ -17,4 +17,4 @@ def test_a_run_that_is_one_task_of_several_trains_and_logs(tmp_path, monkeypatch
     given = ["trainer.steps=2", "trainer.report=false", "logger=tensorboard"]
     _, folder = run(tmp_path, *settings(tmp_path, "sft"), *given)
     events = EventAccumulator(str(folder), {"scalars": 0}).Reload()
-    assert [event.step for event in events.Scalars("train/win_rate")] == [1, 2]
+    assert [event.step for event in events.Scalars("0_wins/train/win_rate")] == [1, 2]

@@ -85,7 +85,8 @@ def train(
             temperature=setup.recipe.scoring_temperature, optim=setup.optim,
         )  # fmt: skip
         loggers = build_loggers(setup.logger, folder)
-        training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)
+        reporter = LightningReporter(loggers, setup.config)
+        training = Training(policy, setup, folder, reporter, interrupts.check)
 
     summary = run_training(training, training.run_step, resume=resume, interrupts=interrupts)
     if mx.metal.is_available():

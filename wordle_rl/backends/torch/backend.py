@@ -135,7 +135,8 @@ def _train(
         policy.processes = processes
     with user_errors():
         stack.enter_context(_let_servers_play(policy, setup, folder.path, interrupts.check))
-        training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)
+        reporter = LightningReporter(loggers, setup.config)
+        training = Training(policy, setup, folder, reporter, interrupts.check)
         module = TrainingModule(policy, training.run_step)
     summary = run_training(training, module.training_step, resume=resume, interrupts=interrupts)
     finish_loggers(loggers, setup.config)
@@ -172,7 +173,7 @@ def follow(build: Callable[[dict[str, Any]], Experiment], processes: TorchProces
     training = Training(policy, setup, folder, LightningReporter([]))
     if not (task["resume"] and training.restore()):
         training.begin()
-    for step in range(training.first_step, setup.trainer.steps):
+    for step in training.steps():
         training.run_step(step)
     training.finish()
 

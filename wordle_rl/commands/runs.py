@@ -1,0 +1,78 @@
+"""wordle-rl runs: a table of runs, or the settings in which two of them differ."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wordle_rl.runs.config import flatten, read_config
+from wordle_rl.runs.files import FolderError, read_object
+from wordle_rl.runs.folder import RunFolder, find_run, given_name, list_runs
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.paths import ROOT
+
+_HEADS = ("#", "began", "name", "model", "algorithm", "steps", "wins %", "min", "status")
+_SAME = ("name", "output_dir", "resume")  # settings that say nothing about a run
+_NOTE = """run=, init_from=, resume= and wordle-rl report take a number.
+wins: on the test secrets before and after, or on those of validation and the best so far."""
+
+
+def runs(
+    given: Annotated[list[str] | None, typer.Argument(metavar="[RUN RUN] [output_dir=...]")] = None,
+) -> None:
+    """List the runs, newest first, or compare the settings of two."""
+    from wordle_rl.evaluation.boards import columns, tabulate
+
+    places = [one for one in given or () if one.startswith("output_dir=")]
+    outputs = ROOT / (places or ["=outputs"])[-1].partition("=")[2]
+    two = [one for one in given or () if one not in places]
+    if len(two) not in (0, 2):
+        raise ConfigError(f"runs takes two runs to compare, or none to list all, not {len(two)}")
+    if two:
+        found = [find_run(run, root=Path(), outputs=outputs).path for run in two]
+        rows, heads, note = _compare(*map(read_config, found)), ("setting", *two), ""
+    else:
+        numbered = reversed([*enumerate(list_runs(outputs), 1)])
+        rows, heads, note = [[str(n), *_describe(*run)] for n, run in numbered], _HEADS, _NOTE
+    none = "their settings are the same" if two else f"{outputs} has no run"
+    print(f"{tabulate(heads, rows, columns(), 'left')}\n{note}".strip() if rows else none)
+
+
+def _compare(*configs: dict[str, Any]) -> list[list[str]]:
+    one, other, rows = *map(flatten, configs), []
+    for key in [key for key in one | other if key not in _SAME]:
+        values = [settings.get(key, "-") for settings in (one, other)]
+        if key.endswith("._target_"):  # a class, which the name of its file tells best
+            values = [value.split(".")[-2:][0] for value in values]
+        if values[0] != values[1]:
+            rows.append([key.removesuffix("._target_"), *values])
+    return rows
+
+
+def _describe(run: RunFolder, manifest: dict[str, Any]) -> list[str]:
+    """The cells of a run, but for its number."""
+    try:
+        config, steps = flatten(read_config(run.path)), run.log("metrics").read()
+        wins = _count_wins(run, steps)
+    except FolderError as error:
+        return ["", str(error)]
+    planned = config.get("trainer.steps") if config.get("trainer.epochs") == "null" else "?"
+    return [
+        f"{datetime.fromisoformat(manifest['started']).astimezone():%Y-%m-%d %H:%M}",
+        given_name(run.path.name), config.get("model.name", "-"),
+        manifest.get("choices", {}).get("algorithm", "-"),
+        f"{steps[-1]['step'] if steps else 0}/{planned}", wins,
+        f"{run.seconds / 60:.1f}".replace("nan", "-"), run.status.replace("interrupted", "stopped"),
+    ]  # fmt: skip
+
+
+def _count_wins(run: RunFolder, steps: list[dict[str, Any]]) -> str:
+    files = [run.path / name for name in ("start.json", "summary.json")]
+    wins: Any = [read_object(file).get("win_rate") for file in files if file.is_file()]
+    validated = [step["val/win_rate"] for step in steps if "val/win_rate" in step]
+    if len(wins) == 2 and None not in wins:
+        return "{:.1f} -> {:.1f}".format(*(100 * share for share in wins))
+    return f"{100 * validated[0]:.1f} -> {100 * max(validated):.1f} val" if validated else "-"

@@ -44,6 +44,10 @@ STAGES = {
     "grammar": ["algorithm.beta=0.04", "sampling.grammar=words", "sampling.repeats=false"],
     "two updates with muon": ["algorithm.epochs=2", "optim=muon", "rollout.credit=turn"],
     "ppo": ["algorithm=ppo", "algorithm.minibatches=2", "algorithm.epochs=2"],
+    "ppo behind by one, in phases": [
+        *("algorithm=ppo", "algorithm.minibatches=2", "algorithm.epochs=2", "trainer.lag=1"),
+        *("curriculum=phases", "curriculum.epochs=0.2"),
+    ],
     "dapo": ["algorithm=dapo", "algorithm.resample=2"],
     "dpo": ["algorithm=dpo"],
     "lora": ["algorithm.beta=0.1", "model.lora={rank: 4, alpha: 8}"],

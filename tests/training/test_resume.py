@@ -56,12 +56,13 @@ STOPS = {  # by stage: moment, its call in this process, whole steps that must h
     "grammar": [("rewards", 3, 2), ("update", 2, 4)],
     "two updates with muon": [("checkpoint", 1, 0), ("update", 2, 1), ("validation", 1, 3)],
     "ppo": [("update", 6, 2), ("rewards", 2, 3), ("log", 1, 4)],  # four updates a step
+    "ppo behind by one, in phases": [("rewards", 3, 1), ("update", 2, 2), ("update", 6, 4)],
     "dapo": [("update", 2, 2), ("log", 1, 3)],
     "lora": [("loading", 1, -1), ("update", 3, 3), ("rollouts", 2, 4)],
 }
 
 
-QUICK = ("grammar",)  # with a reference; the others add a value head, groups, an adapter
+QUICK = ("grammar", "ppo behind by one, in phases")  # the others add groups and an adapter
 
 
 @pytest.mark.parametrize(

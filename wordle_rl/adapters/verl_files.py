@@ -136,6 +136,8 @@ def check_choices(setup: Experiment) -> None:
         raise ConfigError(f"{taken[0]} must be null for verl, not {setup.config[taken[0]]}")
     if recipe.sampling.grammar is not None:
         raise ConfigError("sampling.grammar must be null for verl, which draws without it")
+    if setup.trainer.lag:
+        raise ConfigError(f"trainer.lag must be 0 for verl, not {setup.trainer.lag}")
     if model.shape or model.is_adapter:
         raise ConfigError(
             f"model.path must be a hub name or a folder with whole weights for verl, not "

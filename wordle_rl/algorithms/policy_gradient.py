@@ -20,7 +20,7 @@ from wordle_rl.algorithms.base import (
 from wordle_rl.algorithms.credit import Scale, game_advantages, group_advantages, turn_advantages
 from wordle_rl.runs.instantiate import Within
 
-AUTO_CAP = 2.0  # importance_cap=auto where another program draws the tokens
+AUTO_CAP = 2.0  # importance_cap=auto where another program or policy draws the tokens
 ClipLow = Annotated[float, Within(0, 1, "(]")]
 ClipHigh = Annotated[float, Within(0, 1000, "(]")]
 
@@ -33,8 +33,8 @@ class PolicyGradient(Algorithm):
 
     importance_cap multiplies the first term by min(p_trainer / p_sampler, importance_cap), both
     probabilities from before the first update. Tokens sampled in another precision, or by another
-    engine, then count as if the trainer had sampled them. auto is 2 where another program draws the
-    tokens, and no such weight elsewhere.
+    engine or policy, then count as if the trainer had sampled them. auto is 2 where another program
+    or, with trainer.lag, an earlier policy draws the tokens, and no such weight elsewhere.
     Source: Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy training".
 
     kl=reward subtracts beta (log p - log p_ref), summed over an answer's tokens, from the reward of
@@ -49,7 +49,7 @@ class PolicyGradient(Algorithm):
     scale: Scale = "none"  # std divides by the deviation of the rewards compared
     # None applies no such weight.
     importance_cap: Annotated[float, Within(1, 1e6)] | Literal["auto"] | None = None
-    drawn_elsewhere: bool = False  # whether another program draws the tokens
+    drawn_elsewhere: bool = False  # whether another program or policy draws the tokens
 
     takes_token_advantages = True
 

@@ -123,8 +123,8 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     backend = build_backend_settings(config["backend"], model)
     settings: WordSettings = instantiate("words", config["words"], WordSettings)
     words, splits = settings.load()
-    recipe, data = _build_recipe(config, settings, words, splits, model, backend)
     trainer: TrainerSettings = instantiate("trainer", config["trainer"], TrainerSettings)
+    recipe, data = _build_recipe(config, settings, words, splits, model, backend, trainer.lag)
     _check_recipe(recipe, splits, trainer)
     if trainer.epochs is not None:  # of the rows of data=, or else of the training secrets
         count = len(recipe.secrets) if data is None else data.rows
@@ -162,6 +162,7 @@ def _build_recipe(
     splits: Splits,
     model: ModelSettings,
     backend: BackendSettings,
+    lag: int,
 ) -> tuple[Recipe, TrainingData | None]:
     """What a step needs, and the rows of data= that it trains on."""
     knowledge = Knowledge(words, feedback_table(words))
@@ -173,7 +174,7 @@ def _build_recipe(
     answers = rollout.answers(rules, earlier.least if earlier else 0)
     algorithm: Algorithm = instantiate(
         "algorithm", config["algorithm"], Algorithm,
-        budget=sampling.max_tokens * answers, drawn_elsewhere=rollout.engine != "own",
+        budget=sampling.max_tokens * answers, drawn_elsewhere=rollout.engine != "own" or lag > 0,
     )  # fmt: skip
     algorithm.check(rollout.num_generations)
     rollout.check(algorithm)

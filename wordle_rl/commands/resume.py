@@ -20,9 +20,9 @@ from wordle_rl.runs.instantiate import ConfigError, check_choice
 from wordle_rl.words.lists import WordLists
 from wordle_rl.words.splits import Splits
 
-# A resumed run cannot change these: what it trains, and where its folder is.
+# A resumed run cannot change these: what it trains, which samples wait, and where its folder is.
 _KEPT = (
-    *("model", "words", "data", "prompt", "rollout.form", "name", "output_dir"),
+    *("model", "words", "data", "prompt", "rollout.form", "trainer.lag", "name", "output_dir"),
     *("init_from", "init_checkpoint"),
 )
 _GROUPS = ("model", "backend", "prompt", "words")  # in every saved config

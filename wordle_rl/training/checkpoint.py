@@ -1,5 +1,6 @@
 """Checkpoints of a run: its policy, its state and its curriculum's, and the exported model."""
 
+import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -7,13 +8,15 @@ from typing import Any
 
 from wordle_rl.policy.lineage import Stage, write_stages
 from wordle_rl.policy.policy import Policy
+from wordle_rl.runs import exchange
 from wordle_rl.runs.checkpoints import CheckpointStore, step_of
 from wordle_rl.runs.errors import user_errors
-from wordle_rl.runs.files import read_object, write_json
+from wordle_rl.runs.files import FolderError, read_object, write_bytes, write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training.curricula import Curriculum
+from wordle_rl.training.step import Sample
 
-_STATE = "state.json"  # in a checkpoint's folder
+_STATE, _SAMPLES = "state.json", "samples.pickle"  # in a checkpoint's folder
 
 
 @dataclass(kw_only=True)
@@ -92,12 +95,15 @@ class Checkpointing:
         self._model = folder.path / "model"
         self._saved: int | None = None  # step of the last checkpoint saved or restored
 
-    def restore(self) -> RunState:
-        """Return to the newest checkpoint. Without one, returns the state of a new run."""
+    def restore(self) -> tuple[RunState, list[Sample]]:
+        """Return to the newest checkpoint, or begin without one.
+
+        Returns the run's state, and the samples that wait to be learnt.
+        """
         newest = self._store.load_latest() if self._writes else None
         checkpoint = self._policy.processes.gather(newest)[0]
         if checkpoint is None:
-            return RunState()
+            return RunState(), []
         self._policy.load(checkpoint)
         state = RunState(**read_object(checkpoint / _STATE))
         self._curriculum.load_state_dict(state.curriculum)
@@ -105,9 +111,13 @@ class Checkpointing:
             self._saved = state.step
             if self._writes and state.best_step == state.step:
                 self._store.mark_best(state.step)  # the run may have been killed before this
-        return state
+        file = checkpoint / _SAMPLES
+        try:
+            return state, exchange.read(file.read_bytes()) if file.exists() else []
+        except pickle.UnpicklingError as error:
+            raise FolderError(f"{file}: {error}") from None
 
-    def save(self, state: RunState, *, best: bool) -> None:
+    def save(self, state: RunState, samples: list[Sample], *, best: bool) -> None:
         """Write a checkpoint unless this step has one. best: mark it as the best one."""
         if not self._writes:
             return
@@ -117,6 +127,8 @@ class Checkpointing:
             self._policy.save(folder)
             write_stages(folder / "model", self._stages)
             write_json(folder / _STATE, asdict(state))
+            if samples:
+                write_bytes(folder / _SAMPLES, exchange.write(samples))
 
         if state.step != self._saved:
             self._store.save(state.step, write)

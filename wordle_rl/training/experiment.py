@@ -28,6 +28,7 @@ class TrainerSettings:
 
     steps: Count
     epochs: Annotated[float, Within(0, 100_000, "(]")] | None = None
+    lag: Annotated[int, Within(0, 1000)] = 0
     validate_every: Count = 10
     patience: Count | None = None
     validation_temperature: Temperature = 0.0

@@ -45,7 +45,7 @@ from wordle_rl.training.curricula import Curriculum
 from wordle_rl.training.experiment import Experiment, describe_run_lineage, stages_of_run
 from wordle_rl.training.log import Reporter, RunLog
 from wordle_rl.training.progress import GUESS, StepLines, describe_generations, describe_wins
-from wordle_rl.training.step import StepResult, check_lengths, learn_step, sample_step
+from wordle_rl.training.step import Sample, StepResult, check_lengths, learn_step, sample_step
 from wordle_rl.training.validation import SMALL, HeldOutPlay, RunReports
 from wordle_rl.training.work import plan_work
 
@@ -154,6 +154,7 @@ class Training:
         self.clock = Timers()  # seconds of this process: training, without reports, and reports
         self._memory: dict[str, float] = {}  # seen after the last step
         self._state = RunState()
+        self._waiting: list[Sample] = []  # played and not learnt, the oldest first
         self.work = plan_work(setup, policy.num_parameters[1])
         self.lineage = describe_run_lineage(stages, setup)
         self._lines = StepLines(trainer.steps, recipe.algorithm.imitates is None, whole)
@@ -178,7 +179,7 @@ class Training:
 
     def restore(self) -> bool:
         """Return to the newest checkpoint. Returns whether begin() was complete there."""
-        self._state = self._checkpoints.restore()
+        self._state, self._waiting = self._checkpoints.restore()
         self._log.cut_back(self._state.step if self._state.begun else -1)
         return self._state.begun
 
@@ -236,14 +237,16 @@ class Training:
         lr = self.setup.optim.lr_at(number, trainer.steps)
         self.policy.set_learning_rate(lr)
         self.policy.timers.take()
-        result = self._learn(number)
+        with announce(lambda: f"step {done}/{trainer.steps} {self.policy.timers.now}".strip()):
+            sample = self._next_sample(number)
+            result = self.learn(sample)
         seconds = time.monotonic() - begin
-        course, switch = observe_step(self.setup.curriculum, result.rollouts)
-        if switch is not None:
-            self._log.line("curriculum", f"curriculum after step {done}: {switch}", done)
+        if sample.switch is not None:
+            self._log.line("curriculum", f"curriculum after step {done}: {sample.switch}", done)
         metrics = {
             **result.metrics,
-            **course,
+            **sample.course,
+            **({"staleness": float(number - sample.version)} if trainer.lag else {}),
             "lr": lr,
             "time/step": seconds,
             "games_per_second": result.metrics["train/games"] / seconds,
@@ -299,21 +302,34 @@ class Training:
         left = self._end - time.monotonic()
         return Amount(self._state.step, self.setup.trainer.steps, max(left, 0.0))
 
-    def _learn(self, number: int) -> StepResult:
-        """Play the games of a step and learn from them, while the terminal says which part runs."""
-        timers, done = self.policy.timers, number + 1
-        recipe = plan_step(self.setup.curriculum, self.setup.recipe)
-        step = Step(
+    def _next_sample(self, number: int) -> Sample:
+        """The sample of a step, once the trainer.lag samples after it are played, too."""
+        most = min(number + self.setup.trainer.lag + 1, self.setup.trainer.steps)
+        for ahead in range(number + len(self._waiting), most):
+            self._waiting.append(self.play(ahead))
+            self._check()
+        return self._waiting.pop(0)
+
+    def play(self, number: int) -> Sample:
+        """Play the games of step `number`, counted from 0, as the curriculum plans it now."""
+        plan = self.setup.curriculum.plan()
+        recipe = replace(self.setup.recipe, rewards=plan.rewards, replayed=plan.replayed)
+        sample = sample_step(self._step(number, recipe))
+        course, switch = observe_step(self.setup.curriculum, sample.rollouts)
+        return replace(sample, version=self._state.step, course=course, switch=switch)
+
+    def learn(self, sample: Sample) -> StepResult:
+        """Improve the policy on a sample, which an earlier one may have played."""
+        self.whole = False
+        result = learn_step(self._step(sample.step, self.setup.recipe), sample)
+        self._state.step, self.whole = sample.step + 1, True
+        return result
+
+    def _step(self, number: int, recipe: Recipe) -> Step:
+        return Step(
             policy=self.policy, form=self._form, recipe=recipe, number=number, check=self._check,
             portions=self._portions,
         )  # fmt: skip
-        with announce(lambda: f"step {done}/{self.setup.trainer.steps} {timers.now}".strip()):
-            sample = sample_step(step)
-            self._check()
-            self.whole = False
-            result = learn_step(step, sample)
-        self._state.step, self.whole = done, True
-        return result
 
     def _observe(self, result: StepResult) -> dict[str, float]:
         """Metrics of skill in a step's games, and of the memory in use."""
@@ -367,7 +383,7 @@ class Training:
         """
         self._log.sync()
         try:
-            self._checkpoints.save(self._state, best=best)
+            self._checkpoints.save(self._state, self._waiting, best=best)
         except NotFinite as error:
             raise self.describe_failure(str(error)) from error
 
@@ -384,16 +400,10 @@ def resident_bytes() -> int:
     return psutil.Process().memory_info().rss
 
 
-def plan_step(curriculum: Curriculum, recipe: Recipe) -> Recipe:
-    """The recipe of the next step."""
-    plan = curriculum.plan()
-    return replace(recipe, rewards=plan.rewards, replayed=plan.replayed)
-
-
 def observe_step(
     curriculum: Curriculum, rollouts: Sequence[Rollout]
 ) -> tuple[dict[str, float], str | None]:
-    """Show the curriculum the games of a finished step, once.
+    """Show the curriculum the games of a step, once.
 
     Returns metrics, and a text about the switch to another stage if there was one.
     """

@@ -4,7 +4,7 @@ sample_step makes what is learnt and leaves the policy as it was, learn_step cha
 Each process plays and trains its own groups. Advantages, weights and metrics cover the whole step.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -35,11 +35,16 @@ _MARKUP = 64  # bytes around a message, more than any usual chat template has
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """The rollouts of a step from all processes, not learnt yet."""
+    """The rollouts of a step from all processes, not learnt yet, and how they came about."""
 
+    step: int  # counted from 0
+    version: int = 0  # steps that the policy had learnt when it played
+    weights: Mapping[str, float]  # of the rewards that the curriculum had planned
     rollouts: list[Rollout]
     advantages: Advantages
     replaced: list[Rollout] = field(default_factory=list)  # of groups that taught nothing
+    course: Mapping[str, float] = field(default_factory=dict)  # the curriculum's metrics after it
+    switch: str | None = None  # the stages between which the curriculum then switched
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +91,10 @@ def sample_step(step: Step) -> Sample:
         rollouts += [replace(rollout, group=numbers[rollout.group]) for rollout in fresh]
         rollouts.sort(key=lambda rollout: rollout.group)
         advantages = _credit(step, rollouts)
-    return Sample(rollouts=rollouts, advantages=advantages, replaced=replaced)
+    return Sample(
+        step=step.number, weights=recipe.rewards.weights, rollouts=rollouts,
+        advantages=advantages, replaced=replaced,
+    )  # fmt: skip
 
 
 def learn_step(step: Step, sample: Sample) -> StepResult:
@@ -180,7 +188,8 @@ def _read_dialogues(step: Step, dialogues: Sequence[GivenDialogue]) -> Sample:
         ]
     rollouts = [rollout for part in processes.gather(mine) for rollout in part]
     each = [np.ones(len(rollout.answer_lengths)) for rollout in rollouts]
-    return Sample(rollouts=rollouts, advantages=Advantages(per_turn=each))
+    advantages = Advantages(per_turn=each)
+    return Sample(step=step.number, weights={}, rollouts=rollouts, advantages=advantages)
 
 
 def check_lengths(dialogues: Sequence[GivenDialogue], chat: Chat, max_context: int) -> None:

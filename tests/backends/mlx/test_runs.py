@@ -35,6 +35,7 @@ STOPS = {  # by stage: moment, its call in this process, whole steps that must h
     "two updates with muon": [((CheckpointStore, "save"), 1, 0), ((MlxPolicy, "update"), 2, 1)],
     "lora": [((RunReports, "report"), 1, 0), ((MlxPolicy, "update"), 2, 2)],
     "ppo": [((MlxPolicy, "update"), 6, 2)],  # four updates a step
+    "ppo behind by one, in phases": [((MlxPolicy, "update"), 6, 2)],
 }
 
 

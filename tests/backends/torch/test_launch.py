@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wordle_rl.backends.torch import exchange, processes
+from wordle_rl.backends.torch import processes
 from wordle_rl.backends.torch.processes import ProcessLost, join_processes
 from wordle_rl.game.rules import TurnKind
 from wordle_rl.policy.settings import LightningSettings
+from wordle_rl.runs import exchange
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.processes import (
     Launch,
@@ -115,5 +116,5 @@ class Evil:
 
 @pytest.mark.parametrize("value", [Evil(), os.system, getattr, OneProcess(), pickle.loads])
 def test_what_could_run_a_program_is_not_read(value):
-    with pytest.raises(pickle.UnpicklingError, match="which no run does"):
+    with pytest.raises(pickle.UnpicklingError, match="which no run sends or keeps"):
         exchange.read(pickle.dumps(value))

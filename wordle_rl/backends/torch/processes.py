@@ -25,7 +25,7 @@ from torch import nn
 from torch.distributed.rendezvous import rendezvous
 from torch.multiprocessing.spawn import start_processes as spawn
 
-from wordle_rl.backends.torch import exchange
+from wordle_rl.runs import exchange
 from wordle_rl.runs.interrupts import Interrupts
 from wordle_rl.runs.processes import Launch
 

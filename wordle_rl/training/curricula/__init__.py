@@ -39,7 +39,7 @@ class Curriculum:
         return StepPlan(stage="reward", rewards=self.rewards)
 
     def observe(self, groups: Sequence[Sequence[Game]]) -> None:
-        """Look at the games of a step, group by group, after the policy learnt from them."""
+        """Look at the games of a step, group by group, once they are played."""
 
     def metrics(self) -> dict[str, float]:
         """The curriculum's progress, by names for the log."""

@@ -1,8 +1,8 @@
-"""How values travel between the processes of a run: pickled, and read without running code.
+"""How values travel between processes and wait in checkpoints: pickled, read without running code.
 
 Pickle can name any function of any module to be called. Here it can name the data classes and
 enumerations of this package and what numpy's arrays are made of. So someone who can write into the
-connection can disturb a run, but not run a program.
+connection or the file can disturb a run, but not run a program.
 """
 
 from __future__ import annotations
@@ -41,4 +41,4 @@ class _Reader(pickle.Unpickler):
             found = getattr(importlib.import_module(module), name, None)
             if isinstance(found, type) and (is_dataclass(found) or issubclass(found, Enum)):
                 return found
-        raise pickle.UnpicklingError(f"a process sent {module}.{name}, which no run does")
+        raise pickle.UnpicklingError(f"refused {module}.{name}, which no run sends or keeps")

@@ -1,0 +1,38 @@
+"""wordle-rl rescore: stored games under other rewards."""
+
+import json
+
+import pytest
+
+from tests.helpers.runs import run
+from wordle_rl.commands.rescore import rescore
+
+GIVEN = (
+    "experiment=none model=micro history=upto4 rollout.groups=4 num_generations=3 trainer.steps=2 "
+    "trainer.validate_every=2 trainer.games_every=1 trainer.show_games=0 trainer.report=false "
+    "words.val=12 words.test=6 backend.precision=fp32 backend.threads=1 logger=none"
+)
+
+
+@pytest.mark.parametrize("kind", ["game", "best_of"])
+def test_stored_games_earn_what_they_did_and_what_others_give(kind, root, refused, capsys):
+    _, folder = run(root, *GIVEN.split(), f"rollout={kind}")
+    capsys.readouterr()
+
+    def table(*settings: str) -> dict[str, list[str]]:
+        rescore(str(folder), [*settings])
+        rows = capsys.readouterr().out.splitlines()[3:]
+        return {name: numbers for name, *numbers in map(str.split, rows)}
+
+    own = table("reward.lawful=true")
+    assert len(own) > 5 and all(numbers[::2] == numbers[1::2] for numbers in own.values())
+    records = map(json.loads, (folder / "validation_games.jsonl").read_text().splitlines())
+    totals = [record["reward"]["total"] for record in records]
+    assert own["total"][2] == f"{sum(totals) / len(totals):.3f}" and float(own["win"][3]) != 0
+    other = table("reward.lawful=false", "reward.components.win.weight=500")
+    assert other["win"][0] == own["win"][0] and other["credit"][1::2] == ["-", "-"]
+    assert float(other["win"][3]) > 100 * float(own["win"][3])
+    assert "tokens are not stored" in refused(lambda: table("reward=phase2_brief"))
+    log = folder / "games.jsonl"
+    log.write_text(log.read_text().replace('"accepted"', '"not_a_word"'))
+    assert f"{log}: no game of this run" in refused(table)

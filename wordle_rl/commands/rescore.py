@@ -1,0 +1,86 @@
+"""wordle-rl rescore: what a run's stored games would have earned under other rewards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from wordle_rl.commands.eval_players import Tournament
+    from wordle_rl.game.rules import Game
+
+
+def rescore(
+    run: Annotated[str, typer.Argument(help="folder of a run, or latest")],
+    settings: Annotated[
+        list[str],
+        typer.Argument(metavar="reward=...", help="also reward.components.win.weight=3 and such"),
+    ],
+) -> None:
+    """Score the stored games of a run under other rewards, without playing them again.
+
+    Prints the mean reward of a game by component, as it was and as it would be: of the training
+    games in games.jsonl and of all validation games.
+    """
+    from wordle_rl.commands.eval_players import build_tournament, read_settings
+    from wordle_rl.commands.resume import list_keys
+    from wordle_rl.evaluation.summary import reward_means
+    from wordle_rl.rewards.brevity import Brevity
+    from wordle_rl.rewards.scoring import GameReward, build_reward_set
+    from wordle_rl.runs.config import compose_config
+    from wordle_rl.runs.files import FolderError
+    from wordle_rl.runs.folder import find_run
+    from wordle_rl.runs.instantiate import ConfigError
+
+    if wrong := [key for key in sorted(list_keys(settings)) if key.partition(".")[0] != "reward"]:
+        raise ConfigError(f"rescore takes reward=... and reward.<key>=..., not {wrong[0]}")
+    given = [f"run={run}", *settings]
+    config, wanted = read_settings(compose_config("eval", given), given)
+    tournament, folder = build_tournament(config, wanted), find_run(config["run"])
+    rewards = build_reward_set(config["reward"], tournament.knowledge, config["form"])
+    if short := [name for name, part in rewards.components.items() if isinstance(part, Brevity)]:
+        raise ConfigError(f"reward.components.{short[0]} must be null: tokens are not stored")
+    columns: dict[str, dict[str, float]] = {}
+    for split, log in (("train", folder.games_log()), ("val", folder.validation_games_log())):
+        before, now = [], []
+        for record in (one for one in log.records() if one.get("split", split) == split):
+            try:
+                game, earned = _play_again(record, tournament), record["reward"]["turns"]
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
+                raise FolderError(f"{log.path}: no game of this run ({error!r})") from None
+            before.append(GameReward(turns=tuple(earned)))
+            # In a game of rollout=best_of, each turn has a reward of its own.
+            parts = [[turn] for turn in game.turns] if "candidates" in record else [game.turns]
+            left = (game.state.max_turns - game.state.turn) * game.lost
+            scored = [rewards.score_turns(turns, unplayed=0).turns for turns in parts[:-1]]
+            scored += [rewards.score_turns(turns, unplayed=left).turns for turns in parts[-1:]]
+            now.append(GameReward(turns=tuple(turn for part in scored for turn in part)))
+        if now:
+            print(f"{len(now):,} games of {split}")
+            columns |= {split: reward_means(before), f"{split} now": reward_means(now)}
+    print(f"{'mean of a game':15}", *(f"{name:>10}" for name in columns))
+    for name in dict.fromkeys(name for means in columns.values() for name in means):
+        found = (means.get(name) for means in columns.values())
+        print(f"{name:15}", *(f"{'-' if m is None else f'{m:.3f}':>10}" for m in found))
+    print(f"{'total':15}", *(f"{sum(means.values()):>10.3f}" for means in columns.values()))
+
+
+def _play_again(record: dict[str, Any], tournament: Tournament) -> Game:
+    """The game of a record, by the rules and words of its run."""
+    from wordle_rl.game.rules import Clue, GameStatus, State, feedback_code
+    from wordle_rl.prompts.parser import thought_of
+    from wordle_rl.rollouts.play import new_games
+
+    secret, guesses = record["secret"], [guess for guess, _ in record["clues_at_start"]]
+    clues = tuple(Clue(guess, feedback_code(guess, secret)) for guess in guesses)
+    start = State(clues, len(clues), tournament.rules.max_turns)
+    [game] = new_games([secret], tournament.words, tournament.rules, [start])
+    said = zip(record["guesses"], record["texts"], record["reasons"], strict=True)
+    for guess, text, reason in said:
+        game.play(guess, text=text, thought=thought_of(text), reason=reason)
+    if record["status"] == GameStatus.LOST and game.status is GameStatus.PLAYING:
+        game.forfeit()  # its context was full
+    if [str(turn.kind) for turn in game.turns] != record["kinds"]:
+        raise ValueError("its answers count otherwise by the words and rules of the run")
+    return game

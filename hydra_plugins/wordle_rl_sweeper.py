@@ -4,8 +4,6 @@ Without sweep=, the settings with several values make an ad hoc study: -m optim.
 Hydra imports every module of this namespace at each start, so Optuna is imported late.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -25,7 +25,7 @@ import pandas as pd
 from wordle_rl import Game, load_player
 from wordle_rl.evaluation.habits import is_plural
 from wordle_rl.evaluation.intervals import Z95, standard_error, win_interval
-from wordle_rl.evaluation.pass_at_k import pass_at_k
+from wordle_rl.evaluation.results import pass_at_k
 from wordle_rl.game.knowledge import Knowledge
 
 START, TRAINED, TEACHER, SOLVER = "start", "trained", "random fitting word", "greedy entropy"

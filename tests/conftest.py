@@ -3,8 +3,6 @@
 The environment is set while this file loads, before any test module imports a library.
 """
 
-from __future__ import annotations
-
 import functools
 import gc
 import importlib.util

@@ -9,8 +9,6 @@ The kept digests are of one kind of processor; on another kind, compare two comm
 the first, without it on the second.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -4,10 +4,7 @@ The names below are for programs that bring their own loop; docs/API.md shows ea
 They are loaded when they are first used, so importing this package is quick and imports no library.
 """
 
-from __future__ import annotations
-
 import importlib
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,7 +15,6 @@ if TYPE_CHECKING:
         build_rewards,
         score_guess,
     )
-    from wordle_rl.adapters.verifiers import WordleEnv, WordleTaskset
     from wordle_rl.commands.eval_players import load_player
     from wordle_rl.game.rules import Game, Rules, State, marks
     from wordle_rl.prompts.parser import parse
@@ -43,12 +39,8 @@ __all__ = [
     "split_secrets",
 ]
 
-if find_spec("verifiers"):  # `vf-eval wordle-rl` looks for its classes among these names
-    __all__ += ["WordleEnv", "WordleTaskset"]
-
 _HOMES = {  # module -> names that it defines
     "adapters.api": ("board", "build_knowledge", "build_prompt", "build_rewards", "score_guess"),
-    "adapters.verifiers": ("WordleEnv", "WordleTaskset"),
     "game.rules": ("Game", "Rules", "State", "marks"),
     "commands.eval_players": ("load_player",),
     "prompts.parser": ("parse",),

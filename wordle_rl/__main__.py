@@ -5,8 +5,6 @@ name in wordle_rl/commands/, whose parameters are the arguments and whose docstr
 These modules import nothing heavy before the function runs.
 """
 
-from __future__ import annotations
-
 from wordle_rl.runs.interrupts import begin
 
 if __name__ == "__main__":  # before anything slow is imported

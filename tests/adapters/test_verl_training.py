@@ -4,8 +4,6 @@ verl is unpatched. What it needs to run without a GPU is in tests/helpers/verl/.
 this in an environment of its own, on one and on two Ray nodes of this machine.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

@@ -1,7 +1,5 @@
 """Engines to try on both backends."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Adapters go from PEFT to mlx-lm and back bit for bit, and mean the same in both."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -136,7 +134,7 @@ def test_so_is_one_in_mlx_lms_form(layer, tmp_path):
 
 
 def corrected(base: Path) -> dict[str, Any]:
-    from wordle_rl.backends.mlx.config import correct_config
+    from wordle_rl.backends.mlx.load import correct_config
 
     return correct_config(json.loads((base / "config.json").read_text()))
 

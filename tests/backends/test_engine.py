@@ -5,8 +5,6 @@ vLLM does. Servers draw for themselves. So their games repeat only greedily, and
 compare draws with given uniforms leave them out.
 """
 
-from __future__ import annotations
-
 import random
 from itertools import repeat
 from typing import Any

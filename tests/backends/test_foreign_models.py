@@ -1,7 +1,5 @@
 """Weights, optimisers' states and chat templates that a stranger made, with right digests."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

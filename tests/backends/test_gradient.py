@@ -1,7 +1,5 @@
 """The gradient of an update is the one that its definition asks for, and no other."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

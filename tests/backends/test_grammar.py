@@ -1,7 +1,5 @@
 """A policy that can only answer with words: the mask is the same in draws, scores and gradient."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models of the hub: without a network they end in one line at once, not after a minute."""
 
-from __future__ import annotations
-
 import pytest
 from huggingface_hub import constants
 

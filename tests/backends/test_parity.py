@@ -3,8 +3,6 @@
 Every algorithm of conf/algorithm is tested, so a new one is as soon as it has its file.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

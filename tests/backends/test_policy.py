@@ -1,7 +1,5 @@
 """What every policy does: scores, ratios, references and metrics, on each backend."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

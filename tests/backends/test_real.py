@@ -3,8 +3,6 @@
 Each case needs a model that `wordle-rl fetch` gets, and is left out without it.
 """
 
-from __future__ import annotations
-
 import signal
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is written for transformers says the same in the form that older readers know."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

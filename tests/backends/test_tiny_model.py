@@ -1,7 +1,5 @@
 """Models before any training, whose vocabulary is letters or whole words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

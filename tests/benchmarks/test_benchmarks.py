@@ -1,7 +1,5 @@
 """How the benchmarks take turns. `.ci/run` runs the scripts themselves."""
 
-from __future__ import annotations
-
 from benchmarks import _timing as timing
 
 

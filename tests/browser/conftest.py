@@ -1,7 +1,5 @@
 """What all tests in a browser share: Chromium, and ways to look at a page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

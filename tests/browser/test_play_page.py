@@ -1,7 +1,5 @@
 """The page to play in headless Chromium, by keyboard, at two widths and in both colour schemes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

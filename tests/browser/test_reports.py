@@ -1,7 +1,5 @@
 """Reports in headless Chromium: of one run, and of two."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

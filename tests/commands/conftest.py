@@ -1,7 +1,5 @@
 """A finished run that commands are tried on."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The names of `import wordle_rl`: docs/API.md runs as written, and wrong input is one line."""
 
-from __future__ import annotations
-
 import doctest
 import importlib.util
 import re

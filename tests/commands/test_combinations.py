@@ -1,7 +1,5 @@
 """Every experiment trains what it asks for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The command that makes files: what it prints, the same bytes again, and who can load them."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Exports play as the trained model does, or are refused in one line with nothing left behind."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -9,13 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from peft import PeftModel
+from peft import LoraModel, PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.helpers import exports as made
 from tests.helpers.tiny import full_logprobs, qwen_like_tokenizer
-from wordle_rl.backends.torch import convert as merge
 from wordle_rl.commands.export import export as command
 from wordle_rl.export.check import Change, check_change
 from wordle_rl.policy.lineage import stages_of
@@ -167,23 +164,26 @@ def test_a_run_without_lora_exports_whole_weights_but_no_adapter(tmp_path: Path)
 # -- what must not go unnoticed -------------------------------------------------------------------
 
 
-def twice(model: Any) -> Any:
+MERGE = LoraModel.merge_and_unload
+
+
+def twice(model: Any, **_: Any) -> Any:
     """Adds the adapter to the weights two times."""
     for module in model.modules():
         if hasattr(module, "merge") and hasattr(module, "lora_A"):
             module.merge()
             module.merged_adapters.clear()
-    return model.merge_and_unload()
+    return MERGE(model)
 
 
-FAULTS: dict[str, Any] = {"twice": twice, "not at all": lambda model: model.unload()}
+FAULTS: dict[str, Any] = {"twice": twice, "not at all": lambda model, **_: model.unload()}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_weights_that_were_merged_wrongly_are_refused_and_nothing_is_left(
     fault: str, adapted: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merge, "merge_adapter", FAULTS[fault])
+    monkeypatch.setattr(LoraModel, "merge_and_unload", FAULTS[fault])
     _, run = adapted
     line = refuse(run, tmp_path / "merged")
     assert "the exported model differs from the trained one" in line

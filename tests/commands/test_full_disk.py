@@ -1,7 +1,5 @@
 """A full disk ends a command in one line, and what was written before it stays whole."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

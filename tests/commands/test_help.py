@@ -1,7 +1,5 @@
 """--help: the choices and every setting with its comment, in a terminal's width."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

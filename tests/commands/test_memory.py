@@ -1,7 +1,5 @@
 """What a user sees of memory plans: the command, the lines before a run, and refusals."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the terminal shows around a run and an evaluation: cures, warnings, and games shown once."""
 
-from __future__ import annotations
-
 import pytest
 
 from wordle_rl.commands.eval import choose_games

@@ -1,7 +1,5 @@
 """Parts of one's own: what the user names is used, and a stored config brings nothing else."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import Any

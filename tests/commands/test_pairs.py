@@ -1,7 +1,5 @@
 """Experiments, models and backends: a pair composes to something sensible, or is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import product
 

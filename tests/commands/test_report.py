@@ -1,7 +1,5 @@
 """wordle-rl report, and the page that a training run writes at its end."""
 
-from __future__ import annotations
-
 import os
 import re
 

@@ -1,7 +1,5 @@
 """wordle-rl verl writes fair rows and verl's settings, and refuses what is unfair."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

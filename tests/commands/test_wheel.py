@@ -1,7 +1,5 @@
 """The wheel in an empty folder, without a checkout near: it trains, resumes and evaluates."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import site

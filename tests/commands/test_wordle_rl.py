@@ -1,7 +1,5 @@
 """The command wordle-rl finds its commands, names near misses and ends an error in one line."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.helpers.commands import command

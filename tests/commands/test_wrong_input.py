@@ -1,7 +1,5 @@
 """Wrong input ends in one line that says what is allowed, with exit code 2, and nothing is lost."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

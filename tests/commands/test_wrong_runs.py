@@ -1,7 +1,5 @@
 """Run folders and models that do not fit a command, and what a refusal leaves as it was."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Words said whatever the clues are, plurals, answers and openers, against counts by hand."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from functools import partial

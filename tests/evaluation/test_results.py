@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.played_games import given, played, summary_of
-from wordle_rl.evaluation.pass_at_k import pass_at_k, passes
-from wordle_rl.evaluation.results import results_by_depth
+from wordle_rl.evaluation.results import pass_at_k, passes, results_by_depth
 from wordle_rl.evaluation.tables import report_table
 
 

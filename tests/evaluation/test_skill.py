@@ -1,7 +1,5 @@
 """What metrics of skill say about turns, and what games cost beyond the best player's."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

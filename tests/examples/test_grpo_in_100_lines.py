@@ -1,7 +1,5 @@
 """The example is short, runs by itself, and computes the project's GRPO gradient."""
 
-from __future__ import annotations
-
 import ast
 import copy
 from itertools import groupby

@@ -1,7 +1,5 @@
 """The Gymnasium environment keeps Gymnasium's contract and plays the laboratory's game."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

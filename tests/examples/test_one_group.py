@@ -1,7 +1,5 @@
 """Rewards, advantages and probabilities agree in the example and in its page, docs/GRPO.md."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The notebook runs from top to bottom, and ends with what it promises."""
 
-from __future__ import annotations
-
 import re
 
 import nbformat

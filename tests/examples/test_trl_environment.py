@@ -1,7 +1,5 @@
 """The environment for TRL's tool loop: results, rewards and ends are those of the rules."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """TRL trains on the tokens that our engine drew, and pays the rewards of our set."""
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import warnings

@@ -3,8 +3,6 @@
 Policies of both hold the weights of the torch model that they are given.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

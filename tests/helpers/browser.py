@@ -4,8 +4,6 @@ Needs the extra `browser` and a Chromium (on Debian: apt-get install chromium, o
 WORDLE_RL_CHROMIUM). Playwright's Python package drives it.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

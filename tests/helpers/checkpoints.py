@@ -1,7 +1,5 @@
 """Checkpoints of a few small files, and what a store holds of them."""
 
-from __future__ import annotations
-
 import warnings
 
 from wordle_rl.runs.checkpoints import step_of

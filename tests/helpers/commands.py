@@ -1,7 +1,5 @@
 """Commands as a user types them, run in this process; and a disk that is full."""
 
-from __future__ import annotations
-
 import resource
 import shlex
 import subprocess

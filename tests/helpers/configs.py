@@ -1,7 +1,5 @@
 """The config as a command composes it, and what conf/ offers."""
 
-from __future__ import annotations
-
 import copy
 import functools
 

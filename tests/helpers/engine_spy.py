@@ -1,7 +1,5 @@
 """An engine that keeps a record of its own of what passes through it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

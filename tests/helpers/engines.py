@@ -1,7 +1,5 @@
 """Engines on tiny models, games that they play, and what each token of a game should be."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Loads a script of examples/, which is no package, as a module."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 from types import ModuleType

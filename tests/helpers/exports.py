@@ -1,7 +1,5 @@
 """Run folders with one checkpoint of a small model, as training would have left them."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ variable FAKE says what goes wrong: it is a JSON object with fields of Fake. ste
 folder has a line for each step, with the process that did it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

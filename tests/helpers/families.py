@@ -1,7 +1,5 @@
 """A small random model of each family that the backends train, and a batch for them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whether a reader of hostile text takes time in proportion to its length."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

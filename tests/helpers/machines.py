@@ -1,7 +1,5 @@
 """Two machines in one: network namespaces with a cable between them. Making them needs root."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

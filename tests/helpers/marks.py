@@ -1,7 +1,5 @@
 """Marks that several test files give to their cases."""
 
-from __future__ import annotations
-
 import pytest
 
 from wordle_rl.policy.settings import fetched_folder

@@ -1,7 +1,5 @@
 """Policies on MLX that hold the weights of tiny torch models; for tests of both backends."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

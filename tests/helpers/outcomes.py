@@ -1,7 +1,5 @@
 """The results of a step, as algorithms read them, from numbers written by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The sets of rewards in conf/, on a small list of words, for tests of what they guarantee."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """Files of rows for tests of data=."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Folders of runs that nobody trained, and what a page's HTML holds."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any

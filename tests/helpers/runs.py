@@ -1,7 +1,5 @@
 """Small training runs that several test files make, and what two equal runs have in common."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

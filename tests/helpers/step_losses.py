@@ -3,8 +3,6 @@
 `met` collects the cases that occurred, so that a test can ask for them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ Rewards, credit, rows and losses by hand; scores and gradients by transformers' 
 and weights are the algorithm's, whose formulas tests/algorithms/ checks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Small studies of fake runs, in this process or in workers of their own."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Conversations turn by turn, as tests look at them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

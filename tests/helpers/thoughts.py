@@ -1,7 +1,5 @@
 """Words, states and a style for tests of what a teacher thinks before its guess."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Tiny models, tokenizers and batches that several test files share; everything is offline."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

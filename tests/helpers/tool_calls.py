@@ -1,7 +1,5 @@
 """Tool calls as a model writes them."""
 
-from __future__ import annotations
-
 import json
 
 

@@ -1,7 +1,5 @@
 """A batch of three conversations, and updates of a policy on it or on a bandit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A real vLLM server of the embedded model tiny, from the environment that `make vllm` creates."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

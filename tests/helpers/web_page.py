@@ -1,7 +1,5 @@
 """Small players for tests of the page, and a server in a thread."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

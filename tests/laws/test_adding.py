@@ -1,7 +1,5 @@
 """What docs/INSIDE.md says of adding a reward, followed to the letter."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import shutil

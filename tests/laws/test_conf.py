@@ -1,7 +1,5 @@
 """Every choice and every key in conf/ says what it is, because --help is made of the comments."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Each row of docs/INSIDE.md has a test that names it in a comment such as `# row 7`."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

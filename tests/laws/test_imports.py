@@ -4,8 +4,6 @@ A room is a folder of wordle_rl/. It imports only the rooms to its left in ROOMS
 functions and for type checkers count like all others.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Iterable

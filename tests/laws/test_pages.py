@@ -1,7 +1,5 @@
 """What the pages name exists: commands and their settings, modules, make's targets."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The law of sizes: a file has at most 500 lines, a function at most 60."""
 
-from __future__ import annotations
-
 import ast
 
 from wordle_rl.runs.paths import ROOT

@@ -1,7 +1,5 @@
 """The page of one run or several: what it says, that it loads nothing, what a run may lack."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """What the pictures of runs draw, as SVG and as PNG."""
 
-from __future__ import annotations
-
 import pytest
 from matplotlib.figure import Figure
 

@@ -1,7 +1,5 @@
 """Two players on the same secrets: the difference, its interval, and which secrets count."""
 
-from __future__ import annotations
-
 import math
 import statistics
 

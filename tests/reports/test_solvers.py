@@ -1,7 +1,5 @@
 """solvers.json holds what the scripted players do on every answer."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

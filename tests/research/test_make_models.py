@@ -1,7 +1,5 @@
 """A run becomes an embedded model: its weights, its record and its card."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -32,13 +32,12 @@ from wordle_rl.game.rules import Game, TurnKind
 from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.scoring import RewardSet, build_reward_set
 from wordle_rl.rewards.win import Win
-from wordle_rl.rollouts.forms import FORMS
 from wordle_rl.runs.instantiate import instantiate
 from wordle_rl.training.curricula import Curriculum
 
 THOUGHTS = "phase1 that asks for thoughts"
 LAWFUL = {**SHIPPED, THOUGHTS: asking_for_thoughts()}
-READ_APART = [form for form in FORMS if form != "fresh"]  # whose answers are a conversation's
+READ_APART = ["conversation", "tool"]  # the answers of fresh are those of a conversation
 
 
 def writer(form: str) -> Callable[[str], str]:

@@ -1,7 +1,5 @@
 """The likeliest whole answers, against scoring every answer in full."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A place for checkpoints."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Which run `latest` means, and how a run is called."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 

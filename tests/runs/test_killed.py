@@ -1,7 +1,5 @@
 """Training processes that are stopped or killed, their run folder on another disk than /tmp."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

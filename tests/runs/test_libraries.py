@@ -1,7 +1,5 @@
 """A library that is not installed is named in one line, with what to do about it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

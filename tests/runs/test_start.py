@@ -1,7 +1,5 @@
 """A command in its first second, and without a reader."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """Tables of rows: what is written is read back, by row number, and broken files end in one line."""
 
-from __future__ import annotations
-
 import json
 import socket
 from pathlib import Path

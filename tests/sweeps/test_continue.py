@@ -1,7 +1,5 @@
 """A study continues from the files that a repository keeps, without its database and its runs."""
 
-from __future__ import annotations
-
 import io
 import lzma
 import shutil

@@ -1,7 +1,5 @@
 """A real study: two runs of a very small model, from the command line to the report."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What may go wrong while a study runs, and how it ends. Runs are fake (fake_train.py)."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

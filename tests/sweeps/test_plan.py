@@ -1,7 +1,5 @@
 """Studies as they are written: grammar, space, budget, sampler, the shipped files, the command."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict

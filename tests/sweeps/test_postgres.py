@@ -1,7 +1,5 @@
 """Two workers on a study in PostgreSQL: a real server, started here where one is installed."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The page of a study: its tables, its picture, and what a person wrote."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every figure on the pages of the shipped studies can be computed from the files beside them."""
 
-from __future__ import annotations
-
 import io
 import re
 import shutil

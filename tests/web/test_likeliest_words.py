@@ -1,7 +1,5 @@
 """The likeliest words of a model, against scoring every word's whole answer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

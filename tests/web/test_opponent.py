@@ -1,7 +1,5 @@
 """Scripted players as opponents, and what is computed of a board."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

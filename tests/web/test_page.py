@@ -1,7 +1,5 @@
 """What the page can be asked: matches, watched games, thoughts and boards."""
 
-from __future__ import annotations
-
 import socket
 from typing import Any
 

@@ -3,8 +3,6 @@
 Programs import these functions from wordle_rl itself. Wrong input raises ValueError in one line.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ experiment; examples/verl/train.sh starts verl 0.9.1 with them. The loop of verl
 VerlGame from the settings on every node.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence

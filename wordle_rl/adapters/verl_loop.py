@@ -5,8 +5,6 @@ the rollout server drew are the tokens that are trained on, and the text between
 reward is the sum over the turns, with its breakdown in reward_extra_info.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import time

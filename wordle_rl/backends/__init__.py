@@ -5,8 +5,6 @@ policy.py computes log-probabilities and gradients, optimizers.py steps, engine.
 tokens, load.py loads. The files beside the two folders serve both.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import platform

@@ -7,8 +7,6 @@ The module converts plain LoRA on linear layers of Qwen2 and Gemma 3 (text or mu
 names of transformers 4 and 5) and refuses anything else.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import shlex

@@ -1,7 +1,5 @@
 """What backends share while they load models: the hub, checked weights, and errors in one line."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path

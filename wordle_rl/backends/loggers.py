@@ -3,8 +3,6 @@
 docs/METRICS.md explains the metrics.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -384,7 +384,7 @@ def plan_memory(setup: Experiment, place: Place, precision: str) -> Plan:
     training, held_out = _count_games(setup, sizes.parameters)
     rollout = setup.recipe.rollout
     apart = rollout.form == "fresh" or rollout.kind == "best_of"  # each answer is a sequence
-    answers = _count_answers(setup) if apart else 1
+    answers = setup.recipe.rules.most_answers if apart else 1
     work = plan_work(setup, sizes.parameters)
     return Plan(
         sizes=sizes,
@@ -430,13 +430,6 @@ def _count_games(setup: Experiment, parameters: int) -> tuple[int, int]:
     return games, min(setup.model.games_at_once, -(-max(counts) // setup.backend.processes))
 
 
-def _count_answers(setup: Experiment) -> int:
-    """The most answers of a game."""
-    rules = setup.recipe.rules
-    retries = rules.max_retries if "retry" in (rules.invalid, rules.unparsable) else 0
-    return rules.max_turns + retries
-
-
 def _measure_game(setup: Experiment, *, training: bool) -> GameSize:
     """Tokens of the longest game, each of whose answers takes all the tokens it may have.
 
@@ -444,7 +437,7 @@ def _measure_game(setup: Experiment, *, training: bool) -> GameSize:
     """
     recipe, room = setup.recipe, setup.model.max_context
     rules, rollout, style = recipe.rules, recipe.rollout, recipe.style
-    answer, given, turns, trained = recipe.sampling.max_tokens, 0, _count_answers(setup), 1
+    answer, given, turns, trained = recipe.sampling.max_tokens, 0, rules.most_answers, 1
     if training and (dialogues := recipe.dialogues) is not None:
         rows = [dialogues[place] for place in range(len(dialogues))]
         whole = max(row.bytes // 3 + (2 + 2 * len(row.exchanges)) * _TEMPLATE for row in rows)

@@ -4,8 +4,6 @@ Both would take a rotary base of 10,000 without a word, because transformers 5 w
 they do not look.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

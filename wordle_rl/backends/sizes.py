@@ -1,13 +1,18 @@
 """The sizes of a model, as its config.json says them. No weights are read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from wordle_rl.backends.adapters import ADAPTER, find_base_name, is_adapter
 from wordle_rl.backends.loading import explain_load_errors, notice_offline
-from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings, locate
+from wordle_rl.policy.settings import (
+    MAIN,
+    UNTRAINED,
+    LoraSettings,
+    ModelSettings,
+    known_models,
+    locate,
+)
 from wordle_rl.runs.files import read_object
 
 # A family is here once the tests have compared the engine with transformers' own forward pass. All
@@ -72,20 +77,8 @@ class Sizes(NamedTuple):
         return 2 * self.layers * self.kv_heads * self.head_dim * size
 
 
-_GEMMA_4B = Sizes(262_208, 2560, 10_240, 34, 8, 4, 256, pictures=411_000_000, norms=4)
 # So that memory can be planned before anything is downloaded.
-# Source: huggingface.co/<name>/blob/main/config.json of each.
-KNOWN: dict[str, Sizes] = {
-    "Qwen/Qwen2.5-0.5B-Instruct": Sizes(151_936, 896, 4864, 24, 14, 2, 64, fast=True),
-    "Qwen/Qwen2.5-1.5B-Instruct": Sizes(151_936, 1536, 8960, 28, 12, 2, 128, fast=True),
-    "Qwen/Qwen2.5-3B-Instruct": Sizes(151_936, 2048, 11_008, 36, 16, 2, 128, fast=True),
-    "Qwen/Qwen3-1.7B": Sizes(151_936, 2048, 6144, 28, 16, 8, 128),
-    "google/gemma-3-1b-it": Sizes(262_144, 1152, 6912, 26, 4, 1, 256, norms=4),
-    "google/gemma-3-4b-it": _GEMMA_4B,
-    "mlx-community/gemma-3-4b-it-bf16": _GEMMA_4B,
-    "mlx-community/gemma-3-4b-it-4bit": _GEMMA_4B._replace(bits=4.5),
-    "openai-community/gpt2": Sizes(50_257, 768, 3072, 12, 12, 12, 64, gated=False),
-}
+KNOWN = {name: Sizes(**of["sizes"]) for name, of in known_models().items() if "sizes" in of}
 
 
 def is_known(config: Any) -> bool:

@@ -5,8 +5,6 @@ each letter is one token, or the whole guess is. transformers builds and saves t
 load like Qwen2.5 and Llama.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import string
@@ -68,7 +66,8 @@ def build_tokenizer(vocabulary: Vocabulary = "letters") -> PreTrainedTokenizerFa
         added = (*PHRASES, PLACES_LEGEND)  # an added token would split the whole ones
     characters = [*string.ascii_lowercase, *string.ascii_uppercase, *string.digits]
     characters += [*string.punctuation, *_BLANKS]
-    tokens = [*SPECIAL, *added, *characters, *map(_write_as_bytes, whole)]
+    written = (_BYTES.pre_tokenize_str(text)[0][0] for text in whole)  # as tokenizers write bytes
+    tokens = [*SPECIAL, *added, *characters, *written]
     ids = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
     core = Tokenizer(
         models.BPE(vocab=ids, merges=[], unk_token="<|unk|>", ignore_merges=bool(whole))
@@ -88,11 +87,6 @@ def build_tokenizer(vocabulary: Vocabulary = "letters") -> PreTrainedTokenizerFa
     )
     tokenizer.chat_template = CHAT_TEMPLATE
     return tokenizer
-
-
-def _write_as_bytes(text: str) -> str:
-    """The text as byte-level tokenizers write it."""
-    return _BYTES.pre_tokenize_str(text)[0][0]
 
 
 def build_model(

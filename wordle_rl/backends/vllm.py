@@ -5,9 +5,6 @@ with a seed, and on a GPU a seed would not make draws repeatable either. Each an
 prompt, which the server's prefix cache makes cheap.
 """
 
-from __future__ import annotations
-
-import itertools
 import os
 import secrets
 import shutil
@@ -93,7 +90,8 @@ class Request:
         logprobs = found["token_logprobs"]
         if not 1 <= len(ids) <= self.most or not set(ids) <= set(range(self.vocabulary)):
             raise ValueError(f"not 1 to {self.most} tokens of the trained model")
-        if list(map(_token, found["tokens"])) != ids or len(logprobs) != len(ids):
+        named = [int(name.removeprefix("token_id:")) for name in found["tokens"]]
+        if named != ids or len(logprobs) != len(ids):
             raise ValueError("log-probabilities of other tokens than the answer's")
         if not all(_LOGPROBS[0] < p <= _LOGPROBS[1] for p in logprobs):  # NaN is none, either
             raise ValueError("log-probabilities that are none")
@@ -146,10 +144,6 @@ class Server:
         except (AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise ServerError(f"{self.url} sent what cannot be used ({_shorten(reason)})") from None
-
-
-def _token(name: str) -> int:
-    return int(name.removeprefix("token_id:"))
 
 
 def _shorten(text: str) -> str:
@@ -300,30 +294,26 @@ class VllmEngine:
             print(f"warning: {error}; {then}", file=sys.stderr, flush=True)
 
 
-def write_versions(folder: Path, save: Callable[[Path], None]) -> Iterator[str]:
-    """Each time write the adapter into a new folder in this one. Yields its path.
+def _serve_newest(
+    policy: Policy, engine: VllmEngine, folder: Path, save: Callable[[Path], None]
+) -> Callable[[], VllmEngine]:
+    """A function that gives the engine, once its servers have the newest adapter.
 
-    save: writes the adapter into an empty folder.
+    Each version gets a folder of its own in this one. save: writes it into an empty folder.
     """
-    for number in itertools.count():
-        for old in sorted(folder.iterdir())[:-1]:  # a server may still read the last one
-            shutil.rmtree(old, ignore_errors=True)
-        new = folder / f"{number:06d}"
-        new.mkdir()
-        save(new)
-        yield str(new)
-
-
-def _serve_newest(policy: Policy, engine: VllmEngine, versions: Iterator[str]) -> Callable[[], Any]:
-    """A function that gives the engine, once its servers have the newest adapter."""
-    played = policy.version
+    loaded = -1
 
     def current() -> VllmEngine:
-        nonlocal played
-        if policy.version != played:
+        nonlocal loaded
+        if policy.version != loaded:
             with policy.timers("adapter"):
-                engine.load(next(versions))
-            played = policy.version
+                for old in sorted(folder.iterdir())[:-1]:  # a server may still read the last one
+                    shutil.rmtree(old, ignore_errors=True)
+                new = folder / f"{policy.version:06d}"
+                new.mkdir()
+                save(new)
+                engine.load(str(new))
+            loaded = policy.version
         return engine
 
     return current
@@ -362,7 +352,6 @@ def serve(
         stack.callback(shutil.rmtree, here if settings.folder else root, ignore_errors=True)
         try:
             here.mkdir(parents=True)
-            versions = write_versions(here, save)
             engine = VllmEngine(
                 settings, adapter=adapter, probe=probe,
                 compare=partial(_compare, policy, probe.prompts[0], settings.most_gap),
@@ -376,7 +365,8 @@ def serve(
                         f"model.max_context must be at most {have}, the context of {server.url} "
                         f"(--max-model-len), not {room}"
                     )
-            engine.load(next(versions))
+            newest = _serve_newest(policy, engine, here, save)
+            newest()
             if reasons := [server.failure for server in engine.servers if server.failure]:
                 raise ServerError(reasons[0])
         except ServerError as error:
@@ -385,7 +375,7 @@ def serve(
             raise ConfigError(f"vllm.folder={root} cannot be written: {error.strerror}") from None
         where = ", ".join(settings.urls)
         print(f"vLLM plays ({where}), so neither the seed nor resume= repeats games", flush=True)
-        policy.served = _serve_newest(policy, engine, versions)
+        policy.served = newest
         stack.callback(setattr, policy, "served", None)
         yield
 

@@ -4,8 +4,6 @@ Each part checks its own settings. This file opens the file of data= and checks 
 run fit together. Nothing here imports torch.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -187,7 +185,7 @@ def _build_recipe(
     elif data is not None:
         refuse(earlier, "history must be none with data=<file>, whose rows say where games begin")
     check_secrets(settings.protocol, words, splits, model.location)
-    style = build_style(config, rules)
+    style: PromptStyle = instantiate("prompt", config["prompt"], PromptStyle, game=rules)
     if not config["allow_mismatch"]:
         check_match(model.location, style, ("rollout.form", rollout.form), words)
     recipe = Recipe(
@@ -310,11 +308,6 @@ def build_backend_settings(node: Any, model: ModelSettings) -> BackendSettings:
         "model that mlx_lm.convert -q quantised",
     )
     return backend
-
-
-def build_style(config: Mapping[str, Any], rules: Rules) -> PromptStyle:
-    """Build the prompt style, which explains these rules."""
-    return instantiate("prompt", config["prompt"], PromptStyle, game=rules)
 
 
 def build_history(node: Any, knowledge: Knowledge, rules: Rules) -> History | None:

@@ -4,8 +4,6 @@ With -m, Hydra hands over to hydra_plugins/wordle_rl_sweeper.py, which conf/hydr
 names. Heavy imports happen only once the config is known to be right.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """What eval.py runs: full games of a run, a model or a scripted player, and of the solvers."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -3,8 +3,6 @@
 They are loaded with the settings of conf/eval.yaml and play the same secrets by the same rules.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -21,7 +19,6 @@ from wordle_rl.commands.build import (
     PLAYERS,
     build_backend_settings,
     build_history,
-    build_style,
     check_keys,
     choose_player,
     resolve,
@@ -274,7 +271,8 @@ def build_tournament(config: dict[str, Any], settings: EvalSettings) -> Tourname
     secrets = listed.eval_secrets(words, splits)[: settings.limit]
     return Tournament(
         settings=settings, knowledge=knowledge, regret=Regret(knowledge, rules.max_turns),
-        rules=rules, style=build_style(config, rules), sampling=sampling, splits=splits,
+        rules=rules, style=instantiate("prompt", config["prompt"], PromptStyle, game=rules),
+        sampling=sampling, splits=splits,
         secrets=secrets,
         starts=fixed_states(history, secrets, seed=settings.seed, max_turns=rules.max_turns),
         split=listed.split,
@@ -324,11 +322,10 @@ def build_players(
     Beside a model that plays several games per secret, its greedy games are the second player.
     """
     settings, words = tournament.settings, tournament.words
-    make = settings.player and choose_player("player", settings.player, _PLAYERS)
-    scripted = make(tournament.knowledge) if make else None
-    form = settings.form if scripted is None else "conversation"
+    form = settings.form if settings.player is None else "conversation"
     rewards = build_reward_set(config["reward"], tournament.knowledge, form)
-    if scripted is not None:
+    if settings.player is not None:
+        scripted = choose_player("player", settings.player, _PLAYERS)(tournament.knowledge)
         return [enter(scripted, tournament, rewards)], None
     model = choose_model(config, settings)
     policy = _load_policy(config, tournament, model)

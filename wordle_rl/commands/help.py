@@ -3,8 +3,6 @@
 A setting is explained by the comment behind it, or else by the comment lines right above it.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import textwrap

@@ -3,8 +3,6 @@
 python train.py -m sweep=<study> runs a study, see wordle_rl/sweeps/run.py.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

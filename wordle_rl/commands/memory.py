@@ -1,7 +1,5 @@
 """wordle-rl memory: prints what a run would hold in memory."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

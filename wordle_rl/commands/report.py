@@ -1,17 +1,15 @@
 """wordle-rl report: the page of one run, or of several beside each other."""
 
-from __future__ import annotations
-
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from wordle_rl.runs.paths import shorten
+from wordle_rl.runs.config import compose_config, flatten, read_config
+from wordle_rl.runs.folder import RunFolder, find_run
+from wordle_rl.runs.paths import CONF, shorten
 from wordle_rl.runs.progress import announce
-
-if TYPE_CHECKING:
-    from wordle_rl.runs.folder import RunFolder
 
 
 def report(
@@ -28,7 +26,6 @@ def report(
 ) -> None:
     """Write the page of a run, or of several runs beside each other."""
     from wordle_rl.reports.page import write_report
-    from wordle_rl.runs.folder import find_run
 
     folders = [find_run(run, root=Path()) for run in runs]
     with announce("writing the report"):
@@ -43,8 +40,6 @@ def default_settings(folder: RunFolder) -> dict[str, str]:
     Those of the run that it started from, or else of its model and its experiment.
     """
     from wordle_rl.commands.build import resolve
-    from wordle_rl.runs.config import compose_config, flatten, read_config
-    from wordle_rl.runs.paths import CONF
 
     manifest = folder.manifest()
     if (start := manifest.get("init_from")) and Path(start["run"]).is_dir():
@@ -62,8 +57,6 @@ def default_settings(folder: RunFolder) -> dict[str, str]:
 
 def write_page(folder: RunFolder) -> None:
     """Write a run's page and print its path. The run is saved, so a failure is a warning."""
-    import sys
-
     try:
         from wordle_rl.reports.page import write_report
 

@@ -1,7 +1,5 @@
 """Continues from an earlier run: what is taken over, what must stay, what its record forbids."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """wordle-rl verl: writes what verl needs to train on our games."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -11,12 +11,12 @@ from typing import Any
 from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, State
 from wordle_rl.policy.sampling import Draws, Purpose, planned
+from wordle_rl.rollouts.chat import entry
 from wordle_rl.rollouts.forms import earlier_turns
 from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.rollouts.teacher import ScriptedPlayer
 
-Message = dict[str, str]
 Row = dict[str, Any]
 
 
@@ -80,19 +80,19 @@ class Synthesis:
     def _draw_secrets(self, count: int) -> list[str]:
         return planned(self.secrets, self.recipe.seed, range(count), Purpose.DATA)
 
-    def _prompt(self, state: State) -> list[Message]:
+    def _prompt(self, state: State) -> list[Row]:
         """The messages before the first answer in a state."""
         style = self.recipe.style
         if self.recipe.rollout.form == "fresh":
-            return [_message("system", style.system), _message("user", style.opening(state))]
+            return [entry("system", style.system), entry("user", style.opening(state))]
         first = style.opening(State(max_turns=state.max_turns))
-        messages = [_message("system", style.system), _message("user", first)]
+        messages = [entry("system", style.system), entry("user", first)]
         for turn, after in earlier_turns(state):
-            messages.append(_message("assistant", style.write(turn.guess or "")))
-            messages.append(_message("user", style.feedback(turn, after)))
+            messages.append(entry("assistant", style.write(turn.guess or "")))
+            messages.append(entry("user", style.feedback(turn, after)))
         return messages
 
-    def _dialogue(self, game: Game, turn: int) -> list[Message]:
+    def _dialogue(self, game: Game, turn: int) -> list[Row]:
         """The messages before a turn's answer in a finished game."""
         if self.recipe.rollout.form == "fresh":
             return self._prompt(game.turns[turn].state)
@@ -100,16 +100,12 @@ class Synthesis:
         for earlier, played in enumerate(game.turns[:turn]):
             after = game.turns[earlier + 1].state
             messages.append(self._answer(game, earlier))
-            messages.append(_message("user", self.recipe.style.feedback(played, after)))
+            messages.append(entry("user", self.recipe.style.feedback(played, after)))
         return messages
 
-    def _answer(self, game: Game, turn: int) -> Message:
+    def _answer(self, game: Game, turn: int) -> Row:
         """A player's answer: its thought, and its guess as the prompt asks for it."""
         played = game.turns[turn]
         assert played.guess is not None  # the teachers that make rows always guess
         thought = played.text.removesuffix(guess_text(played.guess))
-        return _message("assistant", thought + self.recipe.style.write(played.guess))
-
-
-def _message(role: str, content: str) -> Message:
-    return {"role": role, "content": content}
+        return entry("assistant", thought + self.recipe.style.write(played.guess))

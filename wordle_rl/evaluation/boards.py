@@ -4,19 +4,17 @@ A terminal needs ANSI colours and a fixed-width font. Clues that a game began wi
 its own turns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.columns import Columns
+from rich.console import Console
+from rich.text import Text
 
 from wordle_rl.game.rules import Game, GameStatus, TurnKind, marks_of
+from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.words.lists import WORD_LENGTH
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
-    from wordle_rl.rewards.scoring import GameReward
 
 _TILES = {"✓": "black on green", "-": "black on yellow", "x": "bright_white on bright_black"}
 NOTES = {  # what a turn without feedback was
@@ -33,16 +31,12 @@ _WIDEST = 100  # columns at most, and where there is no terminal
 
 def columns() -> int:
     """The width for tables and boards."""
-    from rich.console import Console
-
     console = Console()
     return min(console.width, _WIDEST) if console.is_terminal else _WIDEST
 
 
 def shows_colours() -> bool:
     """Whether the standard output shows colours. NO_COLOR switches them off (no-color.org)."""
-    from rich.console import Console
-
     console = Console()
     return console.color_system is not None and not console.no_color
 
@@ -54,8 +48,6 @@ def bold(text: str) -> str:
 
 def render(shown: Any, width: int, *, colour: bool = False) -> str:
     """What rich shows in so many columns, without blanks at the ends of lines."""
-    from rich.console import Console
-
     console = Console(
         file=StringIO(), width=width, color_system="standard" if colour else None,
         force_terminal=colour, no_color=not colour, markup=False, emoji=False, highlight=False,
@@ -102,8 +94,6 @@ def _ending(game: Game) -> str:
 
 def _board(game: Game, colour: bool, reward: GameReward | None = None) -> Text:
     """The secret, how the game ended, a row of tiles per turn, and the reward with its parts."""
-    from rich.text import Text
-
     board = Text(f"{game.secret.upper()} {_ending(game)}", no_wrap=True, overflow="ellipsis")
     for guess, marks, note in _rows(game):
         board.append("\n" if colour else f"\n{guess.upper()} {marks:5}")
@@ -124,8 +114,6 @@ def boards_side_by_side(
     rewards: Sequence[GameReward] | None = None,
 ) -> str:
     """Boards in as many columns as fit. rewards: one per game, shown below its board."""
-    from rich.columns import Columns
-
     given = [None] * len(games) if rewards is None else rewards
     boards = [_board(game, colour, reward) for game, reward in zip(games, given, strict=True)]
     # Columns collapses the empty lines below and above a board into one.

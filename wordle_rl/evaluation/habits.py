@@ -4,8 +4,6 @@ The original answers hold no word that counts as a plural here, but every fourth
 one. So a model that wins by reinforcement should stop guessing them, although nobody tells it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 Secrets are taken as independent, games are not: several games on one secret tend to end alike.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Sequence

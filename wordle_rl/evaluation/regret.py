@@ -4,8 +4,6 @@ The best player is greedy entropy from SALET by the plain rules, which needs 0.0
 the optimum on the original lists.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from wordle_rl.evaluation.results import needed_guesses

@@ -4,8 +4,6 @@ Information is expected, that is averaged over the candidates, and looks one gue
 games compared with the best player see wordle_rl.evaluation.regret.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ The file has the number of guesses of each player on every answer, as digits in 
 of the answers, 7 for a loss. A slow test plays all of them again and compares.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from functools import lru_cache

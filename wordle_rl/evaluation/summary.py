@@ -4,31 +4,26 @@ Bits are expected values: what a guess tells on average over the candidates. How
 feedback told is mostly luck, so it is not counted.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from wordle_rl.evaluation.habits import discoveries, later_guesses
-from wordle_rl.evaluation.pass_at_k import passes
+from wordle_rl.evaluation.regret import Regret
 from wordle_rl.evaluation.results import (
     count_results,
     given_guesses,
     needed_guesses,
+    passes,
     results_by_depth,
 )
 from wordle_rl.evaluation.skill import skills, summary
+from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Game, GameStatus, Rules, marks_of
-from wordle_rl.rewards.scoring import reward_of_guess
-
-if TYPE_CHECKING:
-    from wordle_rl.evaluation.regret import Regret
-    from wordle_rl.game.knowledge import Knowledge
-    from wordle_rl.rewards.scoring import GameReward, RewardSet
+from wordle_rl.rewards.scoring import GameReward, RewardSet, reward_of_guess
 
 _COMMON = 10  # how many guesses are listed as the most common
 

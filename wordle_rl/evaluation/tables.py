@@ -1,7 +1,5 @@
 """What is printed of players at the end of a run and of eval.py: results, skill and change."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any

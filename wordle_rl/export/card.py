@@ -1,7 +1,5 @@
 """The card of a model: what it is, where it comes from, how well it plays, how to ask it."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,35 +9,24 @@ from wordle_rl.export.check import ROUNDING, Change
 from wordle_rl.export.formats import Format, Source, Start
 from wordle_rl.game.rules import State
 from wordle_rl.policy.lineage import prompt_name
-from wordle_rl.policy.settings import MAIN, UNTRAINED
+from wordle_rl.policy.settings import MAIN, UNTRAINED, known_models
 from wordle_rl.runs.files import render_template
 
 OURS = "mit"  # the licence of this project and of its embedded models
-_GEMMA = (
-    "Gemma Terms of Use (ai.google.dev/gemma/terms). They restrict what the model may be used for, "
-    "and they bind everyone who gets a model made from it"
-)
-LICENCES = {  # of the bases that conf/model/ names: as the hub names the licence, and in words
-    "Qwen/Qwen2.5-0.5B-Instruct": ("apache-2.0", "Apache 2.0"),
-    "Qwen/Qwen2.5-1.5B-Instruct": ("apache-2.0", "Apache 2.0"),
-    "Qwen/Qwen2.5-3B-Instruct": ("other", "Qwen Research licence, for research only"),
-    "Qwen/Qwen3-1.7B": ("apache-2.0", "Apache 2.0"),
-    "embedded/smollm2_sft": ("apache-2.0", "Apache 2.0"),
-    "fetched/gemma270m": ("gemma", _GEMMA),
-    "fetched/qwen0.5b-coder": ("apache-2.0", "Apache 2.0"),
-    "fetched/qwen1.5b-coder": ("apache-2.0", "Apache 2.0"),
-    "fetched/smollm2": ("apache-2.0", "Apache 2.0"),
-    "google/gemma-3-1b-it": ("gemma", _GEMMA),
-    "google/gemma-3-4b-it": ("gemma", _GEMMA),
-    "mlx-community/gemma-3-4b-it-bf16": ("gemma", _GEMMA),
-    "openai-community/gpt2": ("mit", "MIT licence"),
+_IN_WORDS = {  # licences as the hub names them
+    "apache-2.0": "Apache 2.0",
+    "gemma": "Gemma Terms of Use (ai.google.dev/gemma/terms). They restrict what the model may be "
+    "used for, and they bind everyone who gets a model made from it",
+    "mit": "MIT licence",
+    "other": "Qwen Research licence, for research only",
 }
 
 
 def find_licence(base: str) -> tuple[str, str] | None:
     """The licence of a base: as the hub names it, and in words. None if it is not known."""
-    ours = (OURS, "MIT, as this project") if base.startswith("embedded/") else None
-    return LICENCES.get(base, ours)
+    if (known := known_models().get(base)) is not None:
+        return known["licence"], _IN_WORDS[known["licence"]]
+    return (OURS, "MIT, as this project") if base.startswith("embedded/") else None
 
 
 def describe_base(start: Start) -> str:
@@ -92,7 +79,7 @@ def describe(
         Path(__file__).with_name("card.md.j2"),
         wrap=lambda text: textwrap.fill(text, 100, break_on_hyphens=False), form=form,
         licence=known[0] if known else licence,
-        hub_base=start.name if start.name in LICENCES and not own else None, title=title,
+        hub_base=start.name if known and not own else None, title=title,
         purpose=purpose, base_name=start.name, own_base=own, base=describe_base(start),
         lineage=source.lineage[:1].upper() + source.lineage[1:], reports=reports,
         losses_as=source.rules.max_turns + 1, prompt=prompt_name(source.style), source=source,

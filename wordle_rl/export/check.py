@@ -26,7 +26,7 @@ from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Draws, Sampling, Stream
 from wordle_rl.policy.settings import MAIN, LightningSettings, ModelSettings
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import Form, build_form
+from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.play import ModelPlayer, new_games, play
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.progress import announce
@@ -106,7 +106,7 @@ def play_probe(source: Source) -> tuple[list[int], Batch, FloatArray]:
     Returns the ids of the first prompt, the conversations, and their log-probabilities [N, T].
     """
     policy = _build_policy(source, source.model)
-    form = _build_form(source, policy)
+    form = build_form(source.form, Chat(policy.tokenizer), source.style)
     tokens = min(source.sampling.max_tokens, _TOKENS)
     sampling = Sampling(temperature=source.sampling.temperature, max_tokens=tokens)
     draws = Draws(seed=_SEED, stream=Stream.EVALUATION)
@@ -136,7 +136,8 @@ def open_export(source: Source, folder: Path, form: Format, opening: list[int]) 
         plain = LightningSettings(precision="fp32", accelerator="cpu")
         written = replace(source.model, path=str(folder), revision=MAIN)
         policy = _build_policy(replace(source, backend=plain), written)
-    if _build_form(source, policy).opening(State()) != opening:
+    asked = build_form(source.form, Chat(policy.tokenizer), source.style)
+    if asked.opening(State()) != opening:
         raise ConfigError(
             f"format={form}: the written tokenizer makes other tokens of the first prompt than the "
             "run's; nothing was exported"
@@ -184,7 +185,3 @@ def _build_policy(source: Source, model: ModelSettings) -> Any:
     module = load_backend(source.backend)
     with announce(f"loading {model.path}"):
         return module.build_policy(model, source.backend, temperature=1.0, optim=Optim())
-
-
-def _build_form(source: Source, policy: Policy) -> Form:
-    return build_form(source.form, Chat(policy.tokenizer), source.style)

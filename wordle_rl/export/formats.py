@@ -4,8 +4,6 @@ source: a checkpoint's model folder, with a whole model, or an adapter of PEFT o
 writer also copies the tokenizer and the record of the model's stages, and returns its precision.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile
@@ -119,7 +117,7 @@ def _write_adapter(source: Path, target: Path) -> str:
 def _write_merged(source: Path, target: Path, precision: str) -> str:
     """Write whole weights for transformers, the adapter in them; auto keeps the precision."""
     from wordle_rl.backends.adapters import is_adapter, read_adapter_form
-    from wordle_rl.backends.torch.convert import merge_model
+    from wordle_rl.backends.torch.load import merge_model
 
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".peft-") as room:
         folder = source

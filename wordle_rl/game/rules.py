@@ -145,6 +145,12 @@ class Rules:
                 "rules.hard_mode=true forbids guesses, so rules.invalid=accept cannot be"
             )
 
+    @property
+    def most_answers(self) -> int:
+        """The most answers of a game, those that are asked for again included."""
+        again = "retry" in (self.invalid, self.unparsable)
+        return self.max_turns + again * self.max_retries
+
 
 def breaks_hard_mode(guess: str, clues: tuple[Clue, ...]) -> bool:
     """Whether a guess drops a placed letter, or holds fewer of a letter than the clues revealed."""

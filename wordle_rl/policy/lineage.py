@@ -15,21 +15,17 @@ package made has no record, and what it was trained on elsewhere is unknown. Ent
 - embedded: the name of the embedded model that it became a part of, if any.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wordle_rl.policy.settings import UNTRAINED
+from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.runs.files import check_all_entries, check_entries, read_object, write_json
 from wordle_rl.runs.folder import given_name
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.words.lists import WordLists, words_digest
 from wordle_rl.words.splits import Splits
-
-if TYPE_CHECKING:
-    from wordle_rl.prompts.styles import PromptStyle
 
 RECORD = "wordle_rl.json"
 _KINDS: dict[str, Any] = {  # the entries of a stage that are computed with
@@ -51,7 +47,19 @@ def stages_of(model: str | Path) -> list[Stage]:
     Raises ConfigError in one line when the record cannot be read.
     """
     file = Path(model) / RECORD
-    return _read(file) if file.is_file() else []
+    if not file.is_file():
+        return []
+    try:
+        record = read_object(file)
+        check_all_entries(file, record, {"stages": list[dict]})
+        for stage in record["stages"]:
+            check_all_entries(file, stage, {"run": str})
+            check_entries(file, stage, _KINDS)
+            if "data" in stage:
+                check_all_entries(file, stage["data"], {"secrets": str, "unknown_rows": int})
+    except (ConfigError, OSError) as error:
+        raise ConfigError(f"{error}; it should list the runs that made the model") from None
+    return record["stages"]
 
 
 def write_stages(folder: Path, stages: Sequence[Stage]) -> None:
@@ -64,20 +72,6 @@ def prompt_name(style: PromptStyle) -> str:
     """The style as the command line chooses it behind prompt=."""
     wording = f" prompt.wording={style.wording}" * (style.wording != "brief")
     return style.name + wording + " prompt.think=true" * style.think
-
-
-def _read(file: Path) -> list[Stage]:
-    try:
-        record = read_object(file)
-        check_all_entries(file, record, {"stages": list[dict]})
-        for stage in record["stages"]:
-            check_all_entries(file, stage, {"run": str})
-            check_entries(file, stage, _KINDS)
-            if "data" in stage:
-                check_all_entries(file, stage["data"], {"secrets": str, "unknown_rows": int})
-    except (ConfigError, OSError) as error:
-        raise ConfigError(f"{error}; it should list the runs that made the model") from None
-    return record["stages"]
 
 
 def is_clean(stage: Stage, words: WordLists, splits: Splits) -> bool:

@@ -9,8 +9,6 @@ them count, so what was fed behind a row's end is never read. Rows whose answer 
 behind the others and are computed no more.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, Protocol

@@ -22,8 +22,6 @@ _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _LOW = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
-
-
 # 0 is greedy; others below 0.01 overflow float32.
 Temperature = Literal[0] | Annotated[float, Within(0.01, 10)]
 

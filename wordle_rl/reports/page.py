@@ -4,8 +4,6 @@ With one run the players are the model before and after training, with several t
 The page loads nothing, and the template engine escapes all texts of a run.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -3,24 +3,20 @@
 A page has them as SVG in the page's own colour.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup, escape
+from matplotlib import rc_context
+from matplotlib.axes import Axes
 
 from wordle_rl.reports.run import GUESSES, OPTIMUM, OPTIMUM_TITLE, WINS, Estimate, Result, Run
 from wordle_rl.runs.figures import BLUE, COLOURS, GREEN, INK, MARKERS, RED, new_figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _GREY = "#7b7b7b"  # can be seen on white and on black
 _DASHES: tuple[Any, ...] = ((0, (6, 2)), (0, (1, 2)), (0, (6, 2, 1, 2)), (0, (3, 1)))
@@ -175,11 +171,10 @@ def _count_games(run: Run) -> str:
     return f"{' and '.join(parts)}. " if parts else ""
 
 
-@contextmanager
-def _figure(picture: Picture, **settings: Any) -> Iterator[Any]:
-    from matplotlib import rc_context
-
-    style: Any = {**_STYLE, **settings}
+def to_svg(picture: Picture) -> Markup:
+    """The picture as an element of a page, in whose colour it has its text."""
+    file = io.StringIO()
+    style: Any = {**_STYLE, "svg.hashsalt": picture.name}
     with rc_context(style):
         figure = new_figure(*picture.size)
         axes = figure.subplots()
@@ -191,13 +186,6 @@ def _figure(picture: Picture, **settings: Any) -> Iterator[Any]:
             figure.legend(handles, [textwrap.shorten(label, 60) for label in labels],
                           loc="outside lower center", ncols=columns, frameon=False,
                           fontsize=_SMALL)  # fmt: skip
-        yield figure
-
-
-def to_svg(picture: Picture) -> Markup:
-    """The picture as an element of a page, in whose colour it has its text."""
-    file = io.StringIO()
-    with _figure(picture, **{"svg.hashsalt": picture.name}) as figure:
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(file, format="svg", transparent=True, metadata=nothing)
     svg = file.getvalue()[file.getvalue().index("<svg") :].replace(INK, "currentColor")

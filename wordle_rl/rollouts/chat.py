@@ -22,11 +22,11 @@ _ANSWER, _MESSAGE, _SYSTEM = "ANSWERPLACE", "MESSAGEPLACE", "SYSTEMPLACE"
 _CACHE_SIZE = 20_000  # entries of up to some 10 kB; there are 12,972 allowed words
 
 
-def _message(role: str, content: str) -> dict[str, Any]:
+def entry(role: str, content: str) -> dict[str, Any]:
     return {"role": role, "content": content}
 
 
-_CONVERSATION = [_message("user", "a"), _message("assistant", _ANSWER), _message("user", _MESSAGE)]
+_CONVERSATION = [entry("user", "a"), entry("assistant", _ANSWER), entry("user", _MESSAGE)]
 
 
 class Chat:
@@ -71,11 +71,11 @@ class Chat:
 
     def _encode_opening(self, system: str | None, message: str) -> list[int]:
         if system is None:
-            messages = [_message("user", message)]
+            messages = [entry("user", message)]
         elif self._takes_system:
-            messages = [_message("system", system), _message("user", message)]
+            messages = [entry("system", system), entry("user", message)]
         else:
-            messages = [_message("user", f"{system}\n\n{message}")]
+            messages = [entry("user", f"{system}\n\n{message}")]
         return self.tokenizer.encode(self._render(messages))
 
     def reply(self, message: str, *, last_id: int) -> list[int]:
@@ -115,7 +115,7 @@ class Chat:
         Some templates raise, some leave it out, and some move it to the last message.
         """
         try:
-            text = self._render([_message("system", _SYSTEM), *_CONVERSATION])
+            text = self._render([entry("system", _SYSTEM), *_CONVERSATION])
         except ValueError:
             return False
         return text.count(_SYSTEM) == 1 and text.find(_SYSTEM) < text.find(_ANSWER)

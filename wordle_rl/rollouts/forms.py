@@ -12,7 +12,7 @@ Shots are solved examples, turns of other games that come before this one as fin
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from wordle_rl.game.rules import Clue, PlayedTurn, State, TurnKind
 from wordle_rl.policy.sampling import Sampling
@@ -21,7 +21,6 @@ from wordle_rl.prompts.styles import CALL, CALL_THINKING, REFUSALS, PromptStyle
 from wordle_rl.rollouts.chat import Chat, ToolChat
 
 FormName = Literal["conversation", "fresh", "tool"]
-FORMS: tuple[FormName, ...] = get_args(FormName)
 
 
 @dataclass(frozen=True, kw_only=True)

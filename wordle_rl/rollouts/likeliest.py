@@ -5,12 +5,10 @@ by the probability that the model gives them without a grammar. No answer is lik
 beginning, so an answer that is as likely as every beginning left is the likeliest of all.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -44,7 +42,7 @@ class Search:
     branches: int = 10**9  # tokens that may follow a beginning, the likeliest ones
     found: list[Beginning] = field(default_factory=list)  # complete answers
     _open: list[tuple[float, int, Beginning]] = field(default_factory=list)  # a heap
-    _order: itertools.count[int] = field(default_factory=itertools.count)  # breaks ties
+    _order: Iterator[int] = field(default_factory=itertools.count)  # breaks ties
 
     @property
     def open(self) -> list[Beginning]:

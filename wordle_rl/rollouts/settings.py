@@ -62,10 +62,7 @@ class RolloutSettings:
 
         earlier: how many guesses the games already have when the policy takes over.
         """
-        if self.kind != "game":
-            return 1
-        again = rules.max_retries if "retry" in (rules.invalid, rules.unparsable) else 0
-        return rules.max_turns - earlier + again
+        return rules.most_answers - earlier if self.kind == "game" else 1
 
     def check(self, algorithm: Algorithm) -> None:
         """Raise ValueError for an algorithm that cannot learn from such rollouts."""

@@ -5,8 +5,6 @@ It gets its name only when it is complete. One process writes to a store; others
 read_only=True.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -5,8 +5,6 @@ more. Every other exception is a bug and keeps its traceback. The lines about Hy
 the texts of Hydra 1.3 and OmegaConf 2.3.
 """
 
-from __future__ import annotations
-
 import difflib
 import errno
 import os

@@ -5,8 +5,6 @@ enumerations of this package and what numpy's arrays are made of. So someone who
 connection or the file can disturb a run, but not run a program.
 """
 
-from __future__ import annotations
-
 import importlib
 import io
 import pickle

@@ -1,18 +1,14 @@
 """How every picture looks: colours that colour-blind people can tell apart, and dark text.
 
-The colours are by Okabe and Ito (https://jfly.uni-koeln.de/color/). matplotlib is imported late.
+The colours are by Okabe and Ito (https://jfly.uni-koeln.de/color/).
 """
-
-from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
 
 from wordle_rl.runs.files import write_bytes
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 BLUE, RED, GREEN, PINK, ORANGE = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00"
 COLOURS = (BLUE, RED, GREEN, PINK, ORANGE)
@@ -24,8 +20,6 @@ _DOTS = 150  # dots per inch
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure; sizes in inches."""
     # A bare Figure draws with Agg and, unlike pyplot, leaves no state behind in the process.
-    from matplotlib.figure import Figure
-
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -3,8 +3,6 @@
 What is read has a limit of size and is checked, because it may come from somebody else.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -4,8 +4,6 @@ A node names its class with `_target_`. Only dataclasses of the wanted kind are 
 package or named by the user himself, so a config of somebody else cannot run anything else.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import os

@@ -74,7 +74,9 @@ class Interrupts:
         os.set_blocking(self._writing, False)  # as set_wakeup_fd demands
         self._thread = threading.Thread(target=self._count, args=(reading,), daemon=True)
         self._thread.start()
-        self.install()
+        for signum in SIGNALS:
+            signal.signal(signum, self._take)
+        signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -84,12 +86,6 @@ class Interrupts:
         os.write(self._writing, bytes([_END]))
         self._thread.join()
         os.close(self._writing)
-
-    def install(self) -> None:
-        """Install the handlers, again after a library has replaced them."""
-        for signum in SIGNALS:
-            signal.signal(signum, self._take)
-        signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
 
     def hold(self) -> None:
         """From now on a signal waits for check()."""

@@ -4,8 +4,6 @@ In a checkout conf/ is beside the package, and relative paths start from the pro
 package has conf/ inside, and relative paths start from the current folder.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

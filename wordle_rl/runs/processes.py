@@ -3,12 +3,10 @@
 All of them hold the same weights and run the same code in the same order; a group is never split.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from wordle_rl.runs.instantiate import ConfigError
 
@@ -18,36 +16,21 @@ _NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT
 _VARIABLES = (*_NUMBERS, "MASTER_ADDR")
 
 
-class Processes(Protocol):
-    """How the processes of a run exchange data; every call waits for all of them."""
+class Processes:
+    """How the processes of a run exchange data: here the only one. Each call waits for all."""
 
-    @property
-    def rank(self) -> int: ...  # 0 is the process that writes files
-
-    @property
-    def size(self) -> int: ...
-
-    def gather(self, value: T) -> list[T]: ...  # every process's value, in the order of ranks
-
-    def add_up(self, tensors: Sequence[Any]) -> None:
-        """Replace each tensor, in place, by its sum over the processes, with the same bits."""
-        ...
-
-
-class OneProcess:
-    """The only process of a run."""
-
-    rank = 0
+    rank = 0  # of the process that writes files
     size = 1
 
     def gather(self, value: T) -> list[T]:
+        """Every process's value, in the order of ranks."""
         return [value]
 
     def add_up(self, tensors: Sequence[Any]) -> None:
-        pass
+        """Replace each tensor, in place, by its sum over the processes, with the same bits."""
 
 
-ALONE = OneProcess()
+ALONE = Processes()
 
 
 def share(total: int, processes: Processes) -> range:

@@ -4,8 +4,6 @@ Blocks of work nest: the innermost is shown, with the bar of the outermost that 
 thread draws, so the work itself need not help.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import sys

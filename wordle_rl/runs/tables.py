@@ -3,8 +3,6 @@
 Nothing in a file is decoded, fetched or run, whatever types it claims.
 """
 
-from __future__ import annotations
-
 import glob
 import io
 from collections.abc import Mapping, Sequence

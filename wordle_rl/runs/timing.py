@@ -1,7 +1,5 @@
 """Measures where the time of a step goes, and limits the time of foreign work."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import defaultdict

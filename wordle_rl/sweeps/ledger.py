@@ -4,8 +4,6 @@ The rounds are the search, and the winner and the default with fresh seeds. Each
 in which a grid's points are queued, so that no two workers take the same one.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import time

@@ -3,8 +3,6 @@
 The settings are those of conf/hydra/sweeper/study.yaml and conf/sweep/*.yaml.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -50,9 +48,7 @@ class BudgetSettings:
 class AnalysisSettings:
     """How a study's arms are compared. Changing it does not change the study."""
 
-    measure: Literal[
-        "wins", "guesses", "repeats", "repeats_over_time", "refused", "idle_groups", "test_wins"
-    ] = "guesses"
+    measure: Literal["wins", "guesses", "repeats_over_time", "idle_groups", "test_wins"] = "guesses"
     comparisons: dict[str, list[str | dict]] = field(default_factory=dict)  # name: [one, other]
     effect: _Size | None = None  # the smallest difference that the study asks about
     margin: _Size | None = None  # differences up to it count as none; None: the measure's own

@@ -4,8 +4,6 @@ A pilot is a study of the same regime, whose arms ran with several seeds. How mu
 vary from seed to seed and from secret to secret tells what the planned seeds can resolve.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 

@@ -3,8 +3,6 @@
 Only the text between the two markers is written again. What a person writes outside them stays.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import shlex
@@ -13,16 +11,15 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from wordle_rl.runs.figures import BLUE, GREY, INK, new_figure, save_figure
 from wordle_rl.runs.files import render_template, write_bytes, write_json
 from wordle_rl.sweeps.results import CONFIRMATION, RECORD, SEARCH, WINS
 from wordle_rl.sweeps.verdicts import UNDECIDED, Effect, Frame, Measure, Study, judge, read_study
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 PAGE, PICTURE = "README.md", "curves.png"
 BEGIN, END = "<!-- results: made by wordle-rl judge -->", "<!-- end of results -->"
@@ -233,7 +230,10 @@ def draw_study(study: Study) -> Figure | None:
         best = best.sort_values(ascending=False, kind="stable")[:_MOST_CURVES]
     trials = trials[trials.arm.isin(best.index)]
     start, seeds = find_start(trials), trials.groupby("arm").size()
-    names = {arm: _name_arm(trials[trials.arm == arm]) for arm in best.index}
+    names = {arm: arm for arm in best.index}
+    for arm, own in trials.groupby("arm").trial:
+        if len(arm) > _WIDE and len(own) == 1:
+            names[arm] = f"trial {own.iloc[0]}"  # where its name is long and it has one trial
     figure = new_figure(9, 5.2 + 0.4 * len(names))
     upper, lower = figure.subplots(2, 1, height_ratios=(4, 1.2 + 0.4 * len(names)))
     _draw_curves(upper, study, trials, names)
@@ -258,12 +258,6 @@ def find_start(trials: Frame) -> Any:
     begun = trials[[bool(curve) and curve[0][0] == 0 for curve in trials.curve]]
     wins = begun.curve.map(lambda curve: curve[0][1]).groupby(begun.seed)
     return wins.first() if len(begun) and (wins.nunique() == 1).all() else None
-
-
-def _name_arm(own: Frame) -> str:
-    """The arm, or its trial's number where its name is long and it has one trial."""
-    name = own.arm.iloc[0]
-    return f"trial {own.trial.iloc[0]}" if len(name) > _WIDE and len(own) == 1 else name
 
 
 def _read_points(study: Study, trials: Frame) -> Frame:

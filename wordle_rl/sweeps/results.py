@@ -6,8 +6,6 @@ trial, or of any for a measure over time. A refused guess ends with !, and an an
 is -.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 import sys

@@ -5,8 +5,6 @@ share the trials. A trial whose worker died is queued again when its heartbeat i
 in its folder. Does not work on Windows.
 """
 
-from __future__ import annotations
-
 import fcntl
 import math
 import threading
@@ -15,7 +13,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,12 +159,14 @@ class Worker:
     def _run_round(self, part: Round) -> None:
         """Run trials until all are done, here or elsewhere."""
         self._done, self._end = _count(part)
-        with (
-            announce("", partial(self._amount, part)), Interrupts() as interrupts,
-            ThreadPoolExecutor(self._settings.jobs) as pool,
-        ):  # fmt: skip
+
+        def amount() -> Amount:
+            return Amount(self._done, part.n_trials, max(self._end - time.monotonic(), 0.0))
+
+        jobs = self._settings.jobs
+        with announce("", amount), Interrupts() as interrupts, ThreadPoolExecutor(jobs) as pool:
             interrupts.hold()
-            futures = [pool.submit(self._run_trials, part) for _ in range(self._settings.jobs)]
+            futures = [pool.submit(self._run_trials, part) for _ in range(jobs)]
             try:
                 while wait(futures, 0.1, FIRST_EXCEPTION).not_done:
                     interrupts.check()
@@ -230,9 +229,6 @@ class Worker:
             trial.set_user_attr("cause", str(error))
         part.study.tell(trial, value, state, skip_if_finished=True)
         self._report_end(part, self._storage.get_trial(trial._trial_id))
-
-    def _amount(self, part: Round) -> Amount:
-        return Amount(self._done, part.n_trials, max(self._end - time.monotonic(), 0.0))
 
     def _beat(self, trial: optuna.Trial) -> Callable[[], None]:
         """What is called while a trial runs: shows that its worker lives, and stops the trial."""

@@ -4,8 +4,6 @@ choice, range, interval, int and tag(log, ...) are known. range(1, 4) includes 4
 between whole numbers gives whole numbers. shuffle and glob are not supported.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ A run is `python train.py` and knows nothing of studies. All that is known about
 run folder: metrics.jsonl while it runs, and summary.json as the only proof of success.
 """
 
-from __future__ import annotations
-
 import fcntl
 import math
 import os

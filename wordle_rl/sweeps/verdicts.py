@@ -6,8 +6,6 @@ Miller 2011, doi.org/10.1198/jbes.2010.07136). Student's t has a degree of freed
 one. Holm's correction is over all comparisons of the study.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -61,10 +59,6 @@ def _count_repeats(guesses: str) -> int:
     return len(words) - len(set(words))
 
 
-_REPEATS: Any = {
-    "title": "share of a game's guesses that repeat an earlier one",
-    "of_games": lambda games: games.guesses.map(_count_repeats).astype(int) / games.turns,
-}
 MEASURES = {
     "wins": Measure(
         title="games won", higher="better", lower="worse",
@@ -75,11 +69,9 @@ MEASURES = {
         digits=2, margin=0.15, higher="worse", lower="better",
         of_games=lambda games: games.turns + ~games.won,
     ),
-    "repeats": Measure(**_REPEATS),
-    "repeats_over_time": Measure(**_REPEATS, over_time=True),
-    "refused": Measure(
-        title="share of a game's answers that are no legal guess",
-        of_games=lambda games: games.guesses.str.count(r"!|(?<!\S)-") / games.turns,
+    "repeats_over_time": Measure(
+        title="share of a game's guesses that repeat an earlier one", over_time=True,
+        of_games=lambda games: games.guesses.map(_count_repeats).astype(int) / games.turns,
     ),
     "idle_groups": Measure(
         title="groups whose games all have the same reward", figure="no_spread"

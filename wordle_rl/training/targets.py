@@ -73,9 +73,8 @@ class TokenTeacher:
             raise ValueError(f"the teacher would not answer {list(answer)} in {state}") from None
 
 
-@lru_cache(maxsize=1)  # a run has one, and its counts are worth keeping from step to step
-def build_token_teacher(lesson: TeacherSettings, form: Form) -> TokenTeacher:
-    return TokenTeacher(lesson, form)
+# A run has one, and its counts are worth keeping from step to step.
+build_token_teacher = lru_cache(maxsize=1)(TokenTeacher)
 
 
 def _pad_rows(texts: Sequence[list[int]]) -> NDArray[np.int64]:

@@ -1,7 +1,5 @@
 """How much a run plays and learns, counted before its first step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -54,8 +52,7 @@ def plan_work(setup: Experiment, parameters: int) -> Work:
     """Count the work of a run. parameters: of the model, which decide trainer.report_limit."""
     recipe, trainer = setup.recipe, setup.trainer
     rules, rollout, tokens = recipe.rules, recipe.rollout, recipe.sampling.max_tokens
-    again = rules.max_retries if "retry" in (rules.invalid, rules.unparsable) else 0
-    whole, given = rules.max_turns + again, recipe.history.least if recipe.history else 0
+    whole, given = rules.most_answers, recipe.history.least if recipe.history else 0
     games = rollout.groups * (1 if rollout.kind == "best_of" else rollout.num_generations)
     turns = whole - given if rollout.finishes else 1
     prompts = rollout.groups * rollout.num_generations * turns

@@ -4,8 +4,6 @@ The probability of a word is that of one whole answer at temperature 1: the toke
 writes this guess, and the token that ends an answer. The same guess in other tokens is not counted.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence

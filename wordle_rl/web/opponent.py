@@ -4,8 +4,6 @@ A player is loaded when it is first asked, and plays one game at a time. Use all
 thread only.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

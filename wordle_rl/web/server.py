@@ -5,8 +5,6 @@ model serves one thread at a time. An error is an answer {"error": "one line"} w
 application/json is read, which the page of another site cannot send.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json
@@ -18,9 +16,9 @@ import threading
 import webbrowser
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import uvicorn
 from starlette.applications import Starlette
@@ -51,20 +49,15 @@ LOOPBACK = "127.0.0.1"
 WORDS, LETTERS = 10, 6  # likeliest words that are shown, and likeliest letters in each place
 _KEPT = 100  # games that can still be played or looked at
 _LARGEST = 100_000  # bytes of a question
-_FIELDS: dict[str, dict[str, Any]] = {  # of each question
-    "about": {},
-    "new": {"player": str},
-    "guess": {"game": int, "guess": str | None},
-    "watch": {"player": str, "secret": str | None},
-    "think": {"game": int, "turn": int},
-    "board": {"player": str, "rows": list[list[str]]},
-}
 _AT_THE_END = (Abandoned, asyncio.CancelledError)  # of the server, for questions that still wait
 _EXPECTED = (ValueError, OSError, NotFinite, ModuleNotFoundError, *_AT_THE_END)
 
 
 class Page:
-    """Answers the page's questions. Only `thread` may call the methods that take fields."""
+    """Answers the page's questions, each by a method whose parameters are the question's fields.
+
+    Only `thread` may call these.
+    """
 
     def __init__(
         self, choices: dict[str, Choice], load: Callable[..., Opponent], secret: str | None = None
@@ -90,45 +83,44 @@ class Page:
         self._closing.set()
         self.thread.shutdown(wait=False, cancel_futures=True)
 
-    def about(self, fields: dict[str, Any]) -> dict[str, Any]:
+    def about(self) -> dict[str, Any]:
         """Everybody that can be chosen, the first player, and whom Board compares it with."""
         choices = self._choices
         others = [key for key in RIVALS if key in choices and key != next(iter(choices))]
         labels = [[key, choice.label] for key, choice in choices.items()]
         return {"players": labels, "rival": others[0]}
 
-    def new(self, fields: dict[str, Any]) -> dict[str, Any]:
+    def new(self, player: str) -> dict[str, Any]:
         """Begin a match: the player plays its whole game, which is shown turn by turn."""
-        opponent = self.player(fields["player"])
+        opponent = self.player(player)
         secret = pick_secret(opponent, self._secret)
         self._secret = None
         mine = Game(secret, opponent.knowledge.words.allowed_set, opponent.rules)
         theirs = opponent.play(secret, self._closing.is_set)
         return self._show_match(self._keep(opponent, mine, theirs))
 
-    def guess(self, fields: dict[str, Any]) -> dict[str, Any]:
+    def guess(self, game: int, guess: str | None) -> dict[str, Any]:
         """Play a person's guess; without a guess, give up. A word against the rules is an error."""
-        number = fields["game"]
-        _, game, _ = self._kept(number)
-        if game is None:
+        _, mine, _ = self._kept(game)
+        if mine is None:
             raise ValueError("this game is only watched")
-        word = fields["guess"] and read_word("guess", fields["guess"])
-        if game.status is not GameStatus.PLAYING:
+        word = guess and read_word("guess", guess)
+        if mine.status is not GameStatus.PLAYING:
             raise ValueError("this game is over")
         if not word:
-            game.forfeit()
-        elif word not in game.allowed:
+            mine.forfeit()
+        elif word not in mine.allowed:
             raise ValueError(f"{word.upper()} is not in the word list")
-        elif game.rules.hard_mode and breaks_hard_mode(word, game.state.clues):
+        elif mine.rules.hard_mode and breaks_hard_mode(word, mine.state.clues):
             raise ValueError(f"hard mode: {word.upper()} ignores a clue")
         else:
-            game.play(word)
-        return self._show_match(number)
+            mine.play(word)
+        return self._show_match(game)
 
-    def watch(self, fields: dict[str, Any]) -> dict[str, Any]:
+    def watch(self, player: str, secret: str | None) -> dict[str, Any]:
         """Let a player play a whole game, with the facts and the reward of each turn."""
-        opponent = self.player(fields["player"])
-        wanted = fields["secret"] and read_word("secret", fields["secret"])
+        opponent = self.player(player)
+        wanted = secret and read_word("secret", secret)
         watched = opponent.play(pick_secret(opponent, wanted), self._closing.is_set)
         game = watched.game
         rewards = opponent.rewards.score(game)
@@ -148,20 +140,20 @@ class Page:
             ],
         }
 
-    def think(self, fields: dict[str, Any]) -> dict[str, Any]:
+    def think(self, game: int, turn: int) -> dict[str, Any]:
         """The probabilities at one turn of a game that was watched."""
-        opponent, _, watched = self._kept(fields["game"])
-        number, turns = fields["turn"], watched.game.turns
-        if not 0 <= number < len(turns):
-            raise ValueError(f"turn must be 0..{len(turns) - 1}, not {number}")
-        chances = opponent.chances(watched, number, self._closing.is_set)
-        return {"chances": show_chances(chances, turns[number].guess)}
+        opponent, _, watched = self._kept(game)
+        turns = watched.game.turns
+        if not 0 <= turn < len(turns):
+            raise ValueError(f"turn must be 0..{len(turns) - 1}, not {turn}")
+        chances = opponent.chances(watched, turn, self._closing.is_set)
+        return {"chances": show_chances(chances, turns[turn].guess)}
 
-    def board(self, fields: dict[str, Any]) -> dict[str, Any]:
+    def board(self, player: str, rows: list[list[str]]) -> dict[str, Any]:
         """What a player would guess on a board that somebody made."""
-        opponent = self.player(fields["player"])
+        opponent = self.player(player)
         clues = []
-        for word, marks in fields["rows"]:
+        for word, marks in rows:
             guess = read_word("guess", word)
             clues.append(Clue(guess, read_feedback(guess, marks)))
         state = State(tuple(clues), len(clues), opponent.rules.max_turns)
@@ -251,29 +243,31 @@ async def _read_fields(request: Request, kinds: dict[str, Any]) -> dict[str, Any
         raise ValueError(f"a question must be JSON: {error}") from None
     check_type("a question", fields, dict)
     check_all_entries("a question", fields, kinds)
-    return fields
+    return {name: fields[name] for name in kinds}
 
 
 def build_app(page: Page) -> Starlette:
     """The page and its questions, for requests that name this machine as their host."""
 
-    def route(name: str, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Route:
+    def route(answer: Callable[..., dict[str, Any]]) -> Route:
+        kinds = {name: kind for name, kind in get_type_hints(answer).items() if name != "return"}
+
         async def endpoint(request: Request) -> JSONResponse:
             loop = asyncio.get_running_loop()
             try:
-                fields = await _read_fields(request, _FIELDS[name])
-                return JSONResponse(await loop.run_in_executor(page.thread, answer, fields))
+                asked = partial(answer, **await _read_fields(request, kinds))
+                return JSONResponse(await loop.run_in_executor(page.thread, asked))
             except _EXPECTED as error:
                 return JSONResponse({"error": " ".join(str(error).split())}, 422)
 
-        return Route(f"/api/{name}", endpoint, methods=["POST"])
+        return Route(f"/api/{answer.__name__}", endpoint, methods=["POST"])
 
     async def show(request: Request) -> FileResponse:
         return FileResponse(Path(__file__).parent / "static" / "index.html")
 
     asked = (page.about, page.new, page.guess, page.watch, page.think, page.board)
     return Starlette(
-        routes=[Route("/", show), *(route(method.__name__, method) for method in asked)],
+        routes=[Route("/", show), *map(route, asked)],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[LOOPBACK, "localhost"])],
     )
 

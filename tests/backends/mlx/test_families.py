@@ -1,7 +1,5 @@
 """Families of models on MLX: as transformers computes them, or refused in one line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

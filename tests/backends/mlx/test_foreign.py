@@ -1,7 +1,5 @@
 """Checkpoints and adapters of the MLX backend that a stranger made, with right digests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

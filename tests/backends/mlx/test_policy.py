@@ -1,7 +1,5 @@
 """The MLX policy: dropout, references, checkpoints, precision and pieces."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

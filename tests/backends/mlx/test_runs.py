@@ -1,7 +1,5 @@
 """Training runs on MLX: the same folder, stop and resume as on Lightning, and the same numbers."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Runs that a job manager starts several of at once: each is a run of its own, and logs."""
 
-from __future__ import annotations
-
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

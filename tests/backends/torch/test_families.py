@@ -3,8 +3,6 @@
 One small random model of each architecture, in a folder as from the hub.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Layers written out for rollouts compute what transformers' own forward pass computes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from torch import nn

@@ -1,7 +1,5 @@
 """Layers written out for training give the hidden states and gradients of transformers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

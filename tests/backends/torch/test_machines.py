@@ -3,8 +3,6 @@
 They train what backend.devices=2 trains, and lose nothing when one of them ends.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Training with less memory: layers and logits computed again, and smaller micro-batches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A LoRA model computes through sums of base and adapter, and learns as peft would."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

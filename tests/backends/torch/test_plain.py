@@ -1,7 +1,5 @@
 """Families that the engine does not know play and learn as transformers computes them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

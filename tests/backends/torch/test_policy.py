@@ -1,7 +1,5 @@
 """The torch policy: scores, ratios, references, LoRA, precision, checkpoints, failed updates."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -3,8 +3,6 @@
 Most tests put two threads in the place of two processes; the last ones start real ones.
 """
 
-from __future__ import annotations
-
 import copy
 import signal
 import threading

@@ -1,7 +1,5 @@
 """A base in 4 bits under an adapter: what it computes, learns and refuses."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from typing import Any

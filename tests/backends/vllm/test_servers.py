@@ -1,7 +1,5 @@
 """The engine on servers: what they are asked, what of them is refused, and who replaces whom."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace

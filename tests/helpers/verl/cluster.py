@@ -1,7 +1,5 @@
 """Ray nodes on this machine, and a launch script of wordle_rl.verl run on them without a GPU."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

@@ -3,8 +3,6 @@
 verl imports this module in all of its processes (VERL_USE_EXTERNAL_MODULES).
 """
 
-from __future__ import annotations
-
 import contextlib
 import types
 from typing import Any

@@ -1,7 +1,5 @@
 """A rollout engine for verl without vLLM: this project's engine in a Ray actor."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -3,8 +3,6 @@
 One process on one device: the GPU of Apple silicon, or the CPU on Linux.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ The trunk computes hidden states. The head is applied only where a token is draw
 are float32, whatever the precision of the weights. A reference is just another set of weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -37,7 +35,7 @@ class ValueHead(nn.Module):
 
 
 class MlxLM(LanguageModel):
-    """Trunk and head of a model of a family that config.py knows."""
+    """Trunk and head of a model of a family that load.py knows."""
 
     xp = mx
 

@@ -4,12 +4,11 @@ Each row has a slot in one buffer of each layer. A row's length alone says which
 to, so nothing reads what is written beyond it. Layers with a sliding window keep all tokens, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import mlx.core as mx
 import numpy as np
+from mlx_lm.sample_utils import apply_top_k, apply_top_p
 from numpy.typing import NDArray
 
 from wordle_rl.backends.mlx.causal_lm import MlxLM
@@ -79,46 +78,17 @@ def _grow(buffer: mx.array | None, like: mx.array, slots: int, capacity: int) ->
     return mx.pad(buffer, [(0, size) for size in more]) if any(more) else buffer
 
 
-class MlxRows:
-    """Implements wordle_rl.policy.prefix_cache.Model. Hidden states are [n, H], logits [n, V]."""
-
-    whole = False
-
-    def __init__(self, lm: MlxLM) -> None:
-        self._lm, self.compute_logits = lm, lm.compute_logits
-        self._caches = [LayerCache() for _ in lm.model.layers]
-
-    def feed(self, ids: Ints, starts: Ints, last: Ints) -> mx.array:
-        for cache in self._caches:
-            cache.place(starts, ids.shape[1])
-        hidden = self._lm.compute_hidden(mx.array(ids.astype(np.int32)), self._caches)
-        hidden = hidden[mx.arange(len(ids)), mx.array(last)]
-        mx.eval(hidden, [(cache.keys, cache.values) for cache in self._caches])
-        return hidden
-
-    def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
-        for cache in self._caches:
-            cache.copy(sources, targets)
-
-    def pick(self, hidden: mx.array, index: Sequence[int]) -> mx.array:
-        return hidden[mx.array(list(index))]
-
-    def draw(
-        self, logits: mx.array, sampling: Sampling, uniforms: NDArray[np.float64]
-    ) -> tuple[Ints, NDArray[np.float32]]:
-        return draw_tokens(logits, sampling, uniforms)
-
-    def score(self, logits: mx.array) -> NDArray[np.float32]:
-        return _fetch(logits - mx.logsumexp(logits, axis=-1, keepdims=True))
-
-
 def draw_tokens(
     logits: mx.array, sampling: Sampling, uniforms: NDArray[np.float64]
 ) -> tuple[Ints, NDArray[np.float32]]:
     """As wordle_rl.backends.torch.engine.draw_tokens."""
     greedy = sampling.temperature == 0.0
-    logits = logits if greedy else _mask_unlikely(logits / sampling.temperature, sampling)
+    logits = logits if greedy else logits / sampling.temperature
     logits = logits - mx.max(logits, axis=-1, keepdims=True)
+    if 0 < sampling.top_k < logits.shape[-1] and not greedy:
+        logits = apply_top_k(logits, sampling.top_k)
+    if sampling.top_p < 1.0 and not greedy:
+        logits = apply_top_p(logits, sampling.top_p)
     shares = mx.exp(logits)
     total = mx.sum(shares, axis=-1, keepdims=True)
     if greedy:
@@ -140,15 +110,30 @@ def _fetch(logprobs: mx.array) -> NDArray[np.float32]:
     return found
 
 
-def _mask_unlikely(logits: mx.array, sampling: Sampling) -> mx.array:
-    """Logits in which every token that top-k or top-p excludes is minus infinity."""
-    if sampling.top_k:
-        kth = mx.sort(logits, axis=-1)[:, -min(sampling.top_k, logits.shape[-1])]
-        logits = mx.where(logits < kth[:, None], -mx.inf, logits)
-    if sampling.top_p < 1.0:
-        order = mx.argsort(-logits, axis=-1)
-        ordered = mx.softmax(mx.take_along_axis(logits, order, axis=-1), axis=-1)
-        outside = mx.cumsum(ordered, axis=-1) - ordered >= sampling.top_p
-        place = mx.argsort(order, axis=-1)
-        logits = mx.where(mx.take_along_axis(outside, place, axis=-1), -mx.inf, logits)
-    return logits
+class MlxRows:
+    """Implements wordle_rl.policy.prefix_cache.Model. Hidden states are [n, H], logits [n, V]."""
+
+    whole = False
+    draw = staticmethod(draw_tokens)
+
+    def __init__(self, lm: MlxLM) -> None:
+        self._lm, self.compute_logits = lm, lm.compute_logits
+        self._caches = [LayerCache() for _ in lm.model.layers]
+
+    def feed(self, ids: Ints, starts: Ints, last: Ints) -> mx.array:
+        for cache in self._caches:
+            cache.place(starts, ids.shape[1])
+        hidden = self._lm.compute_hidden(mx.array(ids.astype(np.int32)), self._caches)
+        hidden = hidden[mx.arange(len(ids)), mx.array(last)]
+        mx.eval(hidden, [(cache.keys, cache.values) for cache in self._caches])
+        return hidden
+
+    def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        for cache in self._caches:
+            cache.copy(sources, targets)
+
+    def pick(self, hidden: mx.array, index: Sequence[int]) -> mx.array:
+        return hidden[mx.array(list(index))]
+
+    def score(self, logits: mx.array) -> NDArray[np.float32]:
+        return _fetch(logits - mx.logsumexp(logits, axis=-1, keepdims=True))

@@ -3,8 +3,6 @@
 LoRA uses mlx-lm's own layers, on plain or quantised weights.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile
@@ -30,7 +28,7 @@ from wordle_rl.backends.adapters import (
     is_adapter,
 )
 from wordle_rl.backends.loading import check_fit, explain_load_errors, notice_offline, read_weights
-from wordle_rl.backends.mlx.config import correct_config
+from wordle_rl.backends.saving import describe_rotation
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.settings import (
     LM_HEAD,
@@ -47,6 +45,9 @@ from wordle_rl.runs.instantiate import ConfigError
 
 # What to download from the hub.
 _FILES = ["*.json", "*.safetensors", "tokenizer.model", "*.txt", "*.jinja"]
+# Families that tests have compared with transformers. A window of some needs no further switch.
+_FAMILIES = ("gemma3", "gemma3_text", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
+_WINDOWED = ("mistral", "phi3")
 _LORA = ("lora_a", "lora_b")  # names of an adapter's weights in a layer
 GENERATION = "generation_config.json"
 
@@ -213,26 +214,21 @@ def _cast(model: nn.Module, dtype: mx.Dtype) -> None:
     mx.eval(model.parameters())
 
 
-def _add_lora(model: nn.Module, settings: LoraSettings, base: str) -> dict[str, Any]:
+def _add_lora(model: Any, settings: LoraSettings, base: str) -> dict[str, Any]:
     """Add adapters to a model. Returns their adapter_config.json."""
+    linear, parts = (nn.Linear, nn.QuantizedLinear), model.layers
+    names = {n for part in parts for n, m in part.named_modules() if isinstance(m, linear)}
     parameters: dict[str, Any] = {
         "rank": settings.rank,
         "scale": settings.alpha / settings.rank,
         "dropout": settings.dropout,
-        "keys": _choose_keys(model, settings.targets),
+        "keys": choose_layers(settings.targets, sorted(names)),  # names within a layer
     }
     linear_to_lora_layers(model, -1, parameters)
     mx.eval(model.parameters())
     # -1 for all layers.
     return {"fine_tune_type": "lora", "model": base, "num_layers": -1,
             "lora_parameters": parameters}  # fmt: skip
-
-
-def _choose_keys(model: Any, targets: str | list[str]) -> list[str]:
-    """The linear layers to adapt, by their names within a layer of the model."""
-    linear = (nn.Linear, nn.QuantizedLinear)
-    names = {n for part in model.layers for n, m in part.named_modules() if isinstance(m, linear)}
-    return choose_layers(targets, sorted(names))
 
 
 def _choose_trained(model: nn.Module, lora: bool) -> None:
@@ -245,3 +241,64 @@ def _choose_trained(model: nn.Module, lora: bool) -> None:
         )
     else:
         model.unfreeze()
+
+
+# -- what mlx-lm would misread --------------------------------------------------------------------
+
+
+def correct_config(config: dict[str, Any]) -> dict[str, Any]:
+    """Return new values for entries of a config.json that mlx-lm 0.32 would misread.
+
+    transformers 5 writes rotary bases and sliding layers in a form that mlx-lm does not read: it
+    would use its own defaults without a warning. Raises ConfigError for a model that needs
+    something mlx-lm does not implement.
+    """
+    kind = config.get("model_type")
+    if kind not in _FAMILIES:
+        raise ConfigError(
+            f"the architecture must be one of {', '.join(_FAMILIES)} with backend=mlx, not {kind}"
+        )
+    if kind == "gemma3":
+        text = {**config["text_config"]}
+        text |= _correct_gemma(text)
+        # Without this entry mlx-lm assumes the size of the released models.
+        sizes = {"vocab_size": text["vocab_size"]} if "vocab_size" in text else {}
+        return {**sizes, "text_config": text}
+    return _correct_gemma(config) if kind == "gemma3_text" else _correct_others(config)
+
+
+def _correct_others(config: dict[str, Any]) -> dict[str, Any]:
+    kind = config["model_type"]
+    if config.get("use_sliding_window") or (kind in _WINDOWED and config.get("sliding_window")):
+        raise ConfigError(
+            f"backend=mlx: mlx-lm's {kind} has no sliding window, this model uses one"
+        )
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    turn = rope.get("rope_type", rope.get("type", "default"))
+    if turn in ("longrope", "su") or (kind == "phi3" and turn != "default"):
+        raise ConfigError(f"backend=mlx: mlx-lm's {kind} rotates otherwise than {turn} says")
+    return describe_rotation(config)
+
+
+def _correct_gemma(config: dict[str, Any]) -> dict[str, Any]:
+    for name in ("final_logit_softcapping", "attn_logit_softcapping", "attention_bias"):
+        if config.get(name):
+            raise ConfigError(
+                f"backend=mlx: mlx-lm's Gemma 3 has no {name}, this model has {config[name]}"
+            )
+    out = describe_rotation(config)
+    if layers := config.get("layer_types"):
+        pattern = next(
+            (i for i, kind in enumerate(layers, 1) if kind == "full_attention"), len(layers) + 1
+        )
+        regular = [
+            "full_attention" if i % pattern == 0 else "sliding_attention"
+            for i in range(1, len(layers) + 1)
+        ]
+        if pattern > len(layers) or layers != regular:
+            raise ConfigError(
+                "backend=mlx: mlx-lm's Gemma 3 needs every n-th layer to see all tokens, not "
+                f"{layers}"
+            )
+        out["sliding_window_pattern"] = pattern
+    return out

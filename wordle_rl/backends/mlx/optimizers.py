@@ -1,7 +1,5 @@
 """MLX's optimisers for the settings in optim, with the same formulas as torch's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

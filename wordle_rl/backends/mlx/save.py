@@ -1,7 +1,5 @@
 """Writes and reads models and adapters as mlx-lm does, and merges an adapter into its model."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from pathlib import Path

@@ -5,8 +5,6 @@ policy sums gradients once per update. (Lightning's strategies would sum them pe
 number differs between processes.)
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext

@@ -6,8 +6,6 @@ small matrices scattered in memory are several times slower.) When rows leave, t
 into their slots.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

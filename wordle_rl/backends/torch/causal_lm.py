@@ -22,12 +22,11 @@ from transformers import DynamicCache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from wordle_rl.backends.loading import VALUE_HEAD, check_fit, read_weights
-from wordle_rl.backends.sizes import shares_openings
+from wordle_rl.backends.sizes import LONGEST_WRITTEN_OUT, shares_openings
 from wordle_rl.backends.torch.cache import SlotCache
 from wordle_rl.backends.torch.fast import training as fast_training
 from wordle_rl.backends.torch.fast.frozen_head import compute_logprobs
 from wordle_rl.backends.torch.fast.rollouts import FastQwen2, can_be_fast
-from wordle_rl.backends.torch.load import last_place
 from wordle_rl.policy.grammar import LOW, Options
 from wordle_rl.policy.token_outputs import LanguageModel, Wanted
 from wordle_rl.runs.instantiate import ConfigError
@@ -87,7 +86,9 @@ class CausalLM(LanguageModel):
         self._window: int = getattr(self.config, "sliding_window", None) or 0
         self._layer_types: list[str] | None = getattr(self.config, "layer_types", None)
         self._recomputed = find_layers(self._trunk) if checkpointing else []
-        self._last_place = last_place(self.config)
+        # The last place that has an embedding; all families but one compute places.
+        ends = self.config.model_type == "gpt2"
+        self._last_place = self.config.max_position_embeddings - 1 if ends else None
 
     @property
     def device(self) -> torch.device:
@@ -152,7 +153,7 @@ class CausalLM(LanguageModel):
         ids: [N, T], padded on the right. wanted: bool [N, T - 1], False from the last token of each
         sequence on.
         """
-        if self.is_fast and fast_training.can_train(ids):
+        if self.is_fast and len(ids) and 2 <= ids.shape[1] <= LONGEST_WRITTEN_OUT:
             again = bool(self._recomputed)
             return fast_training.compute_states(self._trunk, ids, wanted, checkpointing=again)
         shared = 0 if self._recomputed else fast_training.count_shared(ids, wanted)

@@ -4,8 +4,6 @@ A device computes in bf16 if it has units for it. Without them a CPU takes sever
 bf16, with them a half to a seventh of the time.
 """
 
-from __future__ import annotations
-
 import os
 
 import psutil

@@ -1,12 +1,12 @@
 """The rollout engine's model on torch, over any decoder-only transformers model, and its draws."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from transformers import TopKLogitsWarper, TopPLogitsWarper
 
 from wordle_rl.backends.torch.cache import SlotCache
 from wordle_rl.backends.torch.causal_lm import CausalLM
@@ -16,43 +16,7 @@ from wordle_rl.policy.prefix_cache import Ints
 from wordle_rl.policy.sampling import Sampling
 
 
-class TorchRows:
-    """Implements wordle_rl.policy.prefix_cache.Model. Hidden states are [n, H], logits [n, V]."""
-
-    whole = False
-
-    def __init__(self, lm: CausalLM) -> None:
-        self._lm, self._trunk = lm, lm.choose_rollout_trunk()
-        self._cache = SlotCache(lm.device)
-
-    @torch.inference_mode()
-    def feed(self, ids: Ints, starts: Ints, last: Ints) -> torch.Tensor:
-        self._cache.place(starts, ids.shape[1])
-        new, ends = map(self._lm.to_array, (ids, last))
-        return self._trunk.compute_last_hidden(new, ends, self._cache)
-
-    @torch.inference_mode()
-    def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
-        self._cache.move(sources, targets)
-
-    def pick(self, hidden: torch.Tensor, index: Sequence[int]) -> torch.Tensor:
-        return hidden[list(index)]
-
-    @torch.inference_mode()
-    def compute_logits(self, hidden: torch.Tensor, options: Options | None = None) -> torch.Tensor:
-        return self._lm.compute_logits(hidden, options)
-
-    @torch.inference_mode()
-    def draw(
-        self, logits: torch.Tensor, sampling: Sampling, uniforms: NDArray[np.float64]
-    ) -> tuple[Ints, NDArray[np.float32]]:
-        return draw_tokens(logits, sampling, uniforms)
-
-    @torch.inference_mode()
-    def score(self, logits: torch.Tensor) -> NDArray[np.float32]:
-        return _fetch(logits.log_softmax(dim=-1))
-
-
+@torch.inference_mode()
 def draw_tokens(
     logits: torch.Tensor, sampling: Sampling, uniforms: NDArray[np.float64]
 ) -> tuple[Ints, NDArray[np.float32]]:
@@ -89,14 +53,39 @@ def _fetch(logprobs: torch.Tensor) -> NDArray[np.float32]:
 
 def _mask_unlikely(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
     """Logits in which every token that top-k or top-p excludes is minus infinity."""
+    unread: Any = None  # the ids so far
     if sampling.top_k:
-        kth = logits.topk(min(sampling.top_k, logits.shape[-1]), dim=-1).values[:, -1:]
-        logits = logits.masked_fill(logits < kth, -torch.inf)
-    if sampling.top_p < 1.0:
-        ordered, index = logits.sort(dim=-1, descending=True)
-        before = ordered.softmax(dim=-1).cumsum(dim=-1) - ordered.softmax(dim=-1)
-        outside = torch.zeros_like(logits, dtype=torch.bool).scatter(
-            1, index, before >= sampling.top_p
-        )
-        logits = logits.masked_fill(outside, -torch.inf)
-    return logits
+        logits = TopKLogitsWarper(sampling.top_k)(unread, logits)
+    return TopPLogitsWarper(sampling.top_p)(unread, logits) if sampling.top_p < 1.0 else logits
+
+
+class TorchRows:
+    """Implements wordle_rl.policy.prefix_cache.Model. Hidden states are [n, H], logits [n, V]."""
+
+    whole = False
+    draw = staticmethod(draw_tokens)
+
+    def __init__(self, lm: CausalLM) -> None:
+        self._lm, self._trunk = lm, lm.choose_rollout_trunk()
+        self._cache = SlotCache(lm.device)
+
+    @torch.inference_mode()
+    def feed(self, ids: Ints, starts: Ints, last: Ints) -> torch.Tensor:
+        self._cache.place(starts, ids.shape[1])
+        new, ends = map(self._lm.to_array, (ids, last))
+        return self._trunk.compute_last_hidden(new, ends, self._cache)
+
+    @torch.inference_mode()
+    def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        self._cache.move(sources, targets)
+
+    def pick(self, hidden: torch.Tensor, index: Sequence[int]) -> torch.Tensor:
+        return hidden[list(index)]
+
+    @torch.inference_mode()
+    def compute_logits(self, hidden: torch.Tensor, options: Options | None = None) -> torch.Tensor:
+        return self._lm.compute_logits(hidden, options)
+
+    @torch.inference_mode()
+    def score(self, logits: torch.Tensor) -> NDArray[np.float32]:
+        return _fetch(logits.log_softmax(dim=-1))

@@ -4,8 +4,6 @@ transformers reads such files into models that it then refuses to save, and need
 their memory. What it knows of each family's names and weights is used here.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import struct

@@ -1,6 +1,7 @@
-"""Loads models, adapters and tokenizers: embedded, untrained, from a folder or from the hub."""
+"""Loads models, adapters and tokenizers: embedded, untrained, from a folder or from the hub.
 
-from __future__ import annotations
+Writes adapters, and whole models with an adapter merged into them.
+"""
 
 import copy
 import re
@@ -23,6 +24,7 @@ from wordle_rl.backends.adapters import (
     check_targets,
     choose_layers,
     find_base,
+    is_adapter,
 )
 from wordle_rl.backends.loading import (
     check_fit,
@@ -31,6 +33,7 @@ from wordle_rl.backends.loading import (
     notice_offline,
     read_weights,
 )
+from wordle_rl.backends.saving import save_model, save_tokenizer
 from wordle_rl.backends.sizes import is_known
 from wordle_rl.backends.tiny_model import build_untrained
 from wordle_rl.backends.torch.devices import DTYPES
@@ -132,11 +135,6 @@ def check_config(location: str, config: Any, max_context: int) -> None:
             f"model.max_context must be at most {most} with model.path={location}, which has no "
             f"places beyond, not {max_context}"
         )
-
-
-def last_place(config: Any) -> int | None:
-    """The last place in the text that a model has an embedding for, None if it computes places."""
-    return config.max_position_embeddings - 1 if config.model_type == "gpt2" else None
 
 
 def quantization_arguments(quantize: str | None, dtype: torch.dtype, device: str) -> dict[str, Any]:
@@ -273,3 +271,27 @@ def save_adapter(model: Any, folder: Path) -> None:
     config = read_object(folder / ADAPTER)
     if name := config["base_model_name_or_path"]:
         write_json(folder / ADAPTER, config | {"base_model_name_or_path": portable_name(name)})
+
+
+def merge_model(source: Path, target: Path, precision: str) -> str:
+    """Write the model of a folder without an adapter. Returns the precision of its weights.
+
+    precision: auto keeps the precision of the base under an adapter, and of any other model. The
+    sum of base and adapter is computed in float32 and rounded once. Raises ValueError if a weight
+    is not finite.
+    """
+    settings = ModelSettings(
+        name=source.name, path=str(source), learning_rate=0.0, max_tokens=1, max_context=16
+    )
+    model: Any
+    model, tokenizer = load_model(settings, precision="fp32", device="cpu")
+    if precision == "auto":
+        base, revision = find_base(source) if is_adapter(source) else (str(source), MAIN)
+        config: Any = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
+        dtype = config.dtype or config.get_text_config().dtype or torch.float32
+        precision = str(dtype).removeprefix("torch.")
+    if hasattr(model, "peft_config"):
+        model = model.merge_and_unload(safe_merge=True)
+    save_model(model.to(getattr(torch, precision)), target)
+    save_tokenizer(tokenizer.inner, target)
+    return precision

@@ -1,7 +1,5 @@
 """torch's optimisers for the settings in optim. A policy steps all of them together."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path

@@ -5,8 +5,6 @@ together, and keys and values of shorter rows are padded on the left, where a ma
 recurrent state cannot go back: a row goes on only behind its last token.
 """
 
-from __future__ import annotations
-
 import copy
 import inspect
 from collections.abc import Sequence

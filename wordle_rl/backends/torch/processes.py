@@ -5,8 +5,6 @@ several machines torchrun starts them, and its agents end what is left when one 
 communicate through Gloo on the CPU and NCCL on CUDA.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import sys
@@ -27,7 +25,7 @@ from torch.multiprocessing.spawn import start_processes as spawn
 
 from wordle_rl.runs import exchange
 from wordle_rl.runs.interrupts import Interrupts
-from wordle_rl.runs.processes import Launch
+from wordle_rl.runs.processes import Launch, Processes
 
 T = TypeVar("T")
 Work = Callable[[Launch, str], None]  # what another process does, given the file where all meet
@@ -42,8 +40,8 @@ class ProcessLost(RuntimeError):
     """Another process of the run is gone or did not come, so this one cannot continue."""
 
 
-class TorchProcesses:
-    """Implements wordle_rl.runs.processes.Processes on torch's default process group."""
+class TorchProcesses(Processes):
+    """Several, on torch's default process group."""
 
     def __init__(self, launch: Launch, store: Any, others: Sequence[Any] = ()) -> None:
         """Join the group at a store, and wait until all others have joined.

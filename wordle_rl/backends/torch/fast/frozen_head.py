@@ -5,8 +5,6 @@ size. So it is computed at once, while the logits exist, and they are never kept
 A step of SmolLM2 takes 6 % less time by it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -6,8 +6,6 @@ changes these and so needs new sums. They take as much memory as the adapted mat
 In bfloat16 a sum loses what is below half of its last place, about as much as activations lose.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

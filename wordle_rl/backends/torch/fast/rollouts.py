@@ -6,8 +6,6 @@ thing: its queries, keys and values have no biases. LoRA models come here with m
 other models (sliding windows, other rotations, hooks, more biases) use transformers' forward pass.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

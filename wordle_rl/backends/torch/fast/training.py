@@ -6,8 +6,6 @@ because autograd's many small operations take longer than the matrix products. T
 computes only the places whose hidden states are wanted.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,7 +16,6 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from wordle_rl.backends.sizes import LONGEST_WRITTEN_OUT
 from wordle_rl.backends.torch.fast.merged_lora import MergedLinear, multiply
 
 
@@ -36,11 +33,6 @@ class Layout:
     sin: torch.Tensor  # [M, 1, D], the first half of each head's numbers negated
     bias: torch.Tensor  # [width, opening + width], minus infinity where a token sees no key
     opening_bias: torch.Tensor  # [opening, opening], the same for the opening's own tokens
-
-
-def can_train(ids: torch.Tensor) -> bool:
-    """Whether sequences [N, T] have a length that compute_states is meant for."""
-    return len(ids) > 0 and 2 <= ids.shape[1] <= LONGEST_WRITTEN_OUT
 
 
 def compute_states(

@@ -6,8 +6,6 @@ verifiers pins libraries that we do not want, so it has an environment of its ow
     .venv-verifiers/bin/pip install verifiers==0.4.0 uv hydra-core psutil
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -50,14 +48,15 @@ def test_verifiers_plays_the_games_of_eval(address: str, tmp_path: Path) -> None
         ],
         cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
     )  # fmt: skip
+    places = f"{ROOT}:{ROOT / 'examples'}"
     subprocess.run(
         [
-            BIN / "vf-eval", "wordle-rl", "--env.taskset.part", "test", "-n", str(GAMES), "-c", "2",
-            "--model", "tiny", "--client.base-url", address, "--no-push", "--no-rich",
-            "-o", str(tmp_path / "theirs"),
+            BIN / "vf-eval", "verifiers_environment", "-n", str(GAMES), "-c", "2",
+            "--env.taskset.part", "test", "--model", "tiny", "--client.base-url", address,
+            "--no-push", "--no-rich", "-o", str(tmp_path / "theirs"),
         ],
         cwd=tmp_path, check=True, stdout=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "PATH": f"{BIN}:{os.environ['PATH']}"},
+        env=os.environ | {"PYTHONPATH": places, "PATH": f"{BIN}:{os.environ['PATH']}"},
     )  # fmt: skip
     [folder] = (tmp_path / "ours").iterdir()
     ours = {game["secret"]: game["guesses"] for game in read(folder / "games.jsonl")}

@@ -1,7 +1,7 @@
 """Wordle as an environment of verifiers 0.4, for vf-eval, prime-rl and other trainers that use it.
 
-`vf-eval wordle-rl` finds WordleTaskset and WordleEnv through `wordle_rl` itself. A model plays the
-same games here as in eval.py with form=conversation.
+`PYTHONPATH=examples vf-eval verifiers_environment` finds WordleTaskset and WordleEnv here. A model
+plays the same games as in eval.py with form=conversation.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ from wordle_rl.rollouts.teacher import TeacherSettings
 from wordle_rl.runs.instantiate import instantiate
 from wordle_rl.training.step import StepResult, train_step
 
-# distill is sft with other settings: see test_imitation.py
-NAMES = [name for name in OPTIONS["algorithm"] if name != "distill"]
+# distill is sft with other settings, see test_imitation.py; opd needs a teacher, see test_opd.py
+NAMES = [name for name in OPTIONS["algorithm"] if name not in ("distill", "opd")]
 LEARNERS = [name for name in NAMES if name != "sft"]
 
 

@@ -56,6 +56,8 @@ def algorithms() -> dict[str, Algorithm]:
         plain = replace(plain, minibatches=1)
         if isinstance(plain, Gspo):  # as published, the first update here takes all ratios outside
             plain = replace(plain, clip_low=0.05, clip_high=0.05)
+        if name == "opd":
+            plain = replace(plain, reward_weight=1.0)
         for epochs in (1, 2):
             out[f"{name} epochs={epochs}"] = replace(plain, epochs=epochs)
         if isinstance(plain, PolicyGradient):

@@ -17,10 +17,10 @@ def page(name: str, *overrides: str) -> str:
 def test_the_page_shows_choices_settings_and_the_comments_of_conf(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert max(map(len, page("config").splitlines())) <= 80
-    text = " ".join(page("config", "reward=win_only", "model=qwen1.5b", "optim.lr=0.5").split())
+    text = " ".join(page("config", "reward=win_only", "model=qwen3b", "optim.lr=0.5").split())
     assert "reward= information_allowed, information, phase1" in text and "*win_only" in text
     assert "What a game earns." in text
-    assert "model.path=Qwen/Qwen2.5-1.5B-Instruct" in text
+    assert "model.path=Qwen/Qwen2.5-3B-Instruct" in text
     assert re.search(r"optim\.lr=0\.5 \w+", text)
     assert "trainer.report=true Whether to play the test secrets at the start" in text
     assert "_target_=" not in text and "hydra.run" not in text
@@ -33,7 +33,7 @@ def test_the_page_shows_choices_settings_and_the_comments_of_conf(monkeypatch):
     assert "trainer.steps" not in text and "hydra.sweeper" not in text
 
 
-@pytest.mark.parametrize("given", [[], ["model=qwen1.5b"], ["experiment=study"]])
+@pytest.mark.parametrize("given", [[], ["model=qwen3b"], ["experiment=study"]])
 def test_a_setting_of_config_or_game_is_explained_by_no_other_file(given, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     text = " ".join(page("config", *given).split())

@@ -55,18 +55,20 @@ def test_the_command_prints_a_column_for_each_value(capsys):
     assert re.search(r"num_generations=2 +num_generations=8", out)
     assert re.search(r"^bytes of a token's keys, values +36,864 +36,864$", out, re.M)
     assert re.search(r"^fits 16 GB +\d+ games, .*check", out, re.M)
-    memory(["model=qwen1.5b", "backend=mlx"])
+    memory(["model=Qwen/Qwen2.5-1.5B-Instruct", "backend=mlx"])
     out = capsys.readouterr().out
     assert "on mlx in bf16" in out and "28,672" in out
+    memory(["model=qwen3b", "algorithm=dpo", "algorithm.reference=Qwen/Qwen2.5-1.5B-Instruct"])
+    assert re.search(r"^reference +3\.09$", capsys.readouterr().out, re.M)  # 1.54 * 10**9 weights
     with pytest.raises(ConfigError, match=r"^rollout.num_generations must be"):
         memory(["model=qwen3b", "num_generations=0"])
 
 
 def test_what_changes_no_game_is_chosen_and_said(capsys):
-    chosen = settle("model=qwen1.5b", gb=24)  # as a user begins
+    chosen = settle("model=Qwen/Qwen2.5-1.5B-Instruct", gb=24)  # as a user begins
     line = re.search(r"chosen so that it fits: (.*)", capsys.readouterr().out)
     assert line
-    same = settle("model=qwen1.5b", *line[1].split(), gb=24)
+    same = settle("model=Qwen/Qwen2.5-1.5B-Instruct", *line[1].split(), gb=24)
     assert (same.backend, same.model) == (chosen.backend, chosen.model)
     assert same.recipe.rollout == chosen.recipe.rollout
     assert "chosen" not in capsys.readouterr().out

@@ -41,6 +41,8 @@ TRAIN = {
     "+reward.components.format.form=tool": "reward.components.format.form is filled in by the",
     "+optim.beta3=1": "optim has no setting beta3",
     "algorithm.kl=both": "algorithm.kl must be one of loss, reward",
+    "algorithm.reference=tiny": "algorithm.reference=tiny needs algorithm.beta above 0",
+    "algorithm=opd algorithm.reference=nosuch": "algorithm.reference must be start, a trained",
     # values of another kind
     "rules.max_turns=six": "rules.max_turns must be a whole number",
     "reward.components.win.weight=abc": "reward.components.win.weight must be 0..1000000",
@@ -230,8 +232,8 @@ def test_a_study_of_ones_own_without_a_package_is_refused_in_one_line(tmp_path: 
 @pytest.mark.parametrize("line", ["train.py --help", "train.py --cfg job"])
 def test_help_and_config_are_shown_without_heavy_imports(line: str) -> None:
     _, alone = command("-X", "importtime", "-c", "import hydra.main")
-    done, seconds = command("-X", "importtime", *line.split(), "model=qwen1.5b")
+    done, seconds = command("-X", "importtime", *line.split(), "model=qwen3b")
     imported = {name.split("|")[-1].strip().partition(".")[0] for name in done.stderr.splitlines()}
-    assert done.returncode == 0 and "Qwen/Qwen2.5-1.5B-Instruct" in done.stdout
+    assert done.returncode == 0 and "Qwen/Qwen2.5-3B-Instruct" in done.stdout
     assert "hydra" in imported and not imported & HEAVY
     assert seconds < 10 * alone

@@ -78,3 +78,13 @@ def test_a_record_whose_secrets_are_not_what_its_protocol_allows_is_not_clean(pr
     whole = sorted(ALLOWED if protocol == "allowed" else SPLITS.train)
     assert is_clean(stage("run", protocol, whole), WORDS, SPLITS)
     assert not is_clean(stage("run", protocol, [*whole[1:], SPLITS.test[0]]), WORDS, SPLITS)
+
+
+def test_a_reference_that_could_know_test_secrets_or_is_unknown_is_no_clean_teacher():  # row 38
+    def taught(*stages: dict[str, Any]) -> dict[str, Any]:
+        return CLEAN_RUN | {"reference": {"name": "big", "stages": [*stages]}}
+
+    assert is_clean(taught(FIRST), WORDS, SPLITS) and is_clean(taught(), WORDS, SPLITS)
+    assert not is_clean(taught(taught(EVERYTHING)), WORDS, SPLITS)
+    assert line(FIRST, taught(FIRST)).endswith(f", reference big. {CLEAN}")
+    assert line(FIRST, taught()).endswith("What came before is unknown.")

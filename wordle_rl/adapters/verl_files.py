@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Algorithm
+from wordle_rl.algorithms.base import START, Algorithm
 from wordle_rl.algorithms.dr_grpo import DrGrpo
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 from wordle_rl.data.rows import read_state
@@ -128,6 +128,7 @@ def check_choices(setup: Experiment) -> None:
     """Raise ConfigError for choices with which the run in verl would be another one."""
     recipe, model = setup.recipe, setup.model
     check_choice("algorithm", option_of(recipe.algorithm), (*_ALGORITHMS,))
+    check_choice("algorithm.reference", recipe.algorithm.reference, (START,))
     check_choice("rollout", recipe.rollout.kind, ("game", "turn"))
     check_choice("rollout.form", recipe.rollout.form, ("conversation", "tool"))
     if taken := [key for key in ("init_from", "resume") if setup.config[key] is not None]:

@@ -17,6 +17,7 @@ from wordle_rl.runs.instantiate import Within
 Array = NDArray[Any]
 Passes = Annotated[int, Within(1, 100)]
 Weight = Annotated[float, Within(0, 1000)]
+START = "start"  # the policy as it is when a run begins
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +112,7 @@ class Algorithm(ABC):
     epochs: Passes = 1  # over one batch of rollouts
     minibatches: Passes = 1  # updates per pass, each on its share of the groups
 
+    reference = START  # whose ref_logprobs are: the start, or what model= or init_from= can name
     needs_reference = False  # the loss or the penalties read ref_logprobs
     needs_entropy = False  # the loss reads entropy
     needs_values = False  # the algorithm uses and trains a value head

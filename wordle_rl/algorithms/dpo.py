@@ -1,7 +1,7 @@
 """Direct Preference Optimization on pairs of own games (Rafailov et al. 2023, arXiv 2305.18290).
 
-Each step makes pairs from its own rollouts, as in online DPO (arXiv 2402.04792). The reference is
-the policy at the start of the run.
+Each step makes pairs from its own rollouts, as in online DPO (arXiv 2402.04792). The paper's
+reference is the policy at the start of the run.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Advantages, Algorithm, Array, LossInputs, StepOutcomes
+from wordle_rl.algorithms.base import START, Advantages, Algorithm, Array, LossInputs, StepOutcomes
 from wordle_rl.runs.instantiate import Within
 
 
@@ -24,6 +24,7 @@ class Dpo(Algorithm):
 
     # How strongly the policy is held to the reference.
     beta: Annotated[float, Within(0, 1000, "(]")] = 0.1
+    reference: str = START  # or another model
     pairs: Annotated[int, Within(1, 5000)] = 1  # per group, at most half its rollouts
 
     needs_reference = True

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from wordle_rl.algorithms.base import (
+    START,
     Advantages,
     Algorithm,
     Array,
@@ -44,6 +45,7 @@ class PolicyGradient(Algorithm):
     clip_low: ClipLow = 0.2  # how far the probability ratio may fall below 1
     clip_high: ClipHigh = 0.2  # how far it may rise above 1
     beta: Weight = 0.0  # of the KL divergence from the reference
+    reference: str = START  # or another model
     kl: Literal["loss", "reward"] = "loss"  # where the divergence is counted
     entropy: Annotated[float, Within(0, 100)] = 0.0  # weight of the entropy bonus
     scale: Scale = "none"  # std divides by the deviation of the rewards compared

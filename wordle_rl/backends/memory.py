@@ -74,6 +74,7 @@ class Plan:
     quantized: bool = False  # the base is rounded to 4 bits while it is loaded
     muon: bool = False
     has_reference: bool = False
+    reference: float = 0  # bytes of another model that is the reference
     needs_entropy: bool = False
     game: GameSize  # in training
     longest: int  # tokens of a whole game, as validation plays it
@@ -133,7 +134,7 @@ class Plan:
         sums = 0  # of base and adapter, through which LoRA computes on a CPU
         if self._is_fast:
             sums = self.size * sizes.layers * sum(i * o for i, o in self._adapted)
-        reference = adapters if lora else self.parameters * self.size
+        reference = self.reference or (adapters if lora else self.parameters * self.size)
         with_muon = (self.trained if lora else in_layers) if self.muon else 0
         return {
             "weights": weights,
@@ -328,7 +329,7 @@ def settle_memory(setup: Experiment, place: Place, precision: str, memory: float
     """
     backend: Any = setup.backend
     trainer, model = setup.trainer, setup.model
-    if not is_large(model):
+    if not any(is_large(one) for one in (model, setup.reference) if one):
         return setup
     allowed = trainer.memory_limit_gb if place == "cpu" else trainer.device_memory_limit_gb
     limit = min(usable(memory, place), float("inf") if allowed is None else allowed * GB)
@@ -344,7 +345,8 @@ def settle_memory(setup: Experiment, place: Place, precision: str, memory: float
     own = f"{plan.games} games at once in training and " if plan.games else ""
     again = ", layers computed again" if plan.checkpointing else ""
     print(
-        f"memory plan for {limit / GB:.2f} GB on {place}: always {plan.always / GB:.2f} GB\n"
+        f"memory plan for {limit / GB:.2f} GB on {place}: always {plan.always / GB:.2f} GB, "
+        f"{plan.parts['reference'] / GB:.2f} of them for a reference\n"
         f"  {plan.peak_playing / GB:.2f} GB to play {own}{plan.held_out_games} in validation\n"
         f"  {plan.peak_learning / GB:.2f} GB to learn micro-batches of "
         f"{plan.micro_batch_tokens:,} tokens or one game of {plan.game.whole:,}{again}"
@@ -386,7 +388,7 @@ def plan_memory(setup: Experiment, place: Place, precision: str) -> Plan:
     apart = rollout.form == "fresh" or rollout.kind == "best_of"  # each answer is a sequence
     answers = setup.recipe.rules.most_answers if apart else 1
     work = plan_work(setup, sizes.parameters)
-    return Plan(
+    plan = Plan(
         sizes=sizes,
         place=place,
         half=precision != "fp32",
@@ -410,6 +412,12 @@ def plan_memory(setup: Experiment, place: Place, precision: str) -> Plan:
             for name, count in zip(("games", "prompts", "answer tokens"), amount, strict=True)
         },
     )
+    if setup.reference is not None:
+        other, adapter = find_sizes(setup.reference)
+        adapter = adapter or LoraSettings(targets=[])  # so that no weight of it is trained
+        held = replace(plan, sizes=other, lora=adapter, quantized=False, has_reference=False)
+        plan = replace(plan, reference=held.always - held.parts["optimiser"])
+    return plan
 
 
 def _count_games(setup: Experiment, parameters: int) -> tuple[int, int]:

@@ -13,8 +13,8 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from wordle_rl.algorithms.base import Algorithm
-from wordle_rl.commands.resume import check_match, check_secrets
+from wordle_rl.algorithms.base import START, Algorithm
+from wordle_rl.commands.resume import check_match, check_secrets, record_reference
 from wordle_rl.data.load import DataSettings, TrainingData, load_data
 from wordle_rl.evaluation.regret import Regret, best_player
 from wordle_rl.game.feedback_table import cache_folder, feedback_table
@@ -44,6 +44,7 @@ from wordle_rl.rewards.scoring import RewardSet, build_reward_set
 from wordle_rl.rollouts.history import History, HistorySettings
 from wordle_rl.rollouts.settings import Recipe, RolloutSettings
 from wordle_rl.rollouts.teacher import TeacherSettings
+from wordle_rl.runs.config import find_model
 from wordle_rl.runs.errors import advice
 from wordle_rl.runs.instantiate import (
     ConfigError,
@@ -54,6 +55,7 @@ from wordle_rl.runs.instantiate import (
     instantiate,
     option_of,
 )
+from wordle_rl.runs.paths import ROOT
 from wordle_rl.training.curricula import Curriculum
 from wordle_rl.training.experiment import Experiment, LoggerSettings, TrainerSettings
 from wordle_rl.words.lists import WordLists
@@ -117,12 +119,19 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     kinds = {"name": str, "output_dir": str, "seed": Seed, "allow_mismatch": bool}
     for name, kind in kinds.items():
         check_type(name, config[name], kind)
-    model: ModelSettings = instantiate("model", config["model"], ModelSettings)
+    model: ModelSettings = instantiate("model", config["model"], ModelSettings, frozen=False)
     backend = build_backend_settings(config["backend"], model)
     settings: WordSettings = instantiate("words", config["words"], WordSettings)
     words, splits = settings.load()
     trainer: TrainerSettings = instantiate("trainer", config["trainer"], TrainerSettings)
     recipe, data = _build_recipe(config, settings, words, splits, model, backend, trainer.lag)
+    reference = _build_reference(config, recipe.algorithm, model)
+    if reference is not None:  # latest may be another run when this one is resumed
+        config = config | {"algorithm": config["algorithm"] | {"reference": reference.path}}
+    for location in (one.location for one in (model, reference) if one):
+        check_secrets(settings.protocol, words, splits, location)
+        if not config["allow_mismatch"]:
+            check_match(location, recipe.style, ("rollout.form", recipe.rollout.form), words)
     _check_recipe(recipe, splits, trainer)
     if trainer.epochs is not None:  # of the rows of data=, or else of the training secrets
         count = len(recipe.secrets) if data is None else data.rows
@@ -148,6 +157,8 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         curriculum=_build_curriculum(config, recipe, knowledge),
         servers=_build_servers(config["vllm"], recipe.rollout, model, backend),
         data=data,
+        reference=reference,
+        reference_record=record_reference(reference.location) if reference else None,
         validation=splits.val[: trainer.validation_games],  # in hash order, so a fair sample
         test=words.answers if settings.protocol == "all" else splits.test,
     )
@@ -184,10 +195,7 @@ def _build_recipe(
         _check_dialogues(data.name, algorithm, rollout)
     elif data is not None:
         refuse(earlier, "history must be none with data=<file>, whose rows say where games begin")
-    check_secrets(settings.protocol, words, splits, model.location)
     style: PromptStyle = instantiate("prompt", config["prompt"], PromptStyle, game=rules)
-    if not config["allow_mismatch"]:
-        check_match(model.location, style, ("rollout.form", rollout.form), words)
     recipe = Recipe(
         words=words,
         rules=rules,
@@ -369,6 +377,26 @@ def build_teacher(
         reasoning=Reasoning(knowledge) if thinks else None,
         on_policy=knowledge.words.allowed if wanted.on_policy else None,
     )
+
+
+def _build_reference(
+    config: Mapping[str, Any], algorithm: Algorithm, model: ModelSettings
+) -> ModelSettings | None:
+    """The settings of the model that algorithm.reference= names, None for the policy's start."""
+    if (name := algorithm.reference) == START:
+        return None
+    refuse(
+        not algorithm.needs_reference,
+        f"algorithm.reference={name} needs algorithm.beta above 0, or it would change nothing",
+    )
+    path = find_model("algorithm.reference", name, ROOT / config["output_dir"])
+    room = model.max_context
+    try:
+        return ModelSettings(
+            name=name, path=path, frozen=True, learning_rate=0.0, max_tokens=1, max_context=room
+        )
+    except ValueError as error:
+        raise ConfigError(str(error).replace("model.path", "algorithm.reference")) from None
 
 
 def _build_servers(

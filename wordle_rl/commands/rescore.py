@@ -42,7 +42,7 @@ def rescore(
     if short := [name for name, part in rewards.components.items() if isinstance(part, Brevity)]:
         raise ConfigError(f"reward.components.{short[0]} must be null: tokens are not stored")
     columns: dict[str, dict[str, float]] = {}
-    for split, log in (("train", folder.log("games")()), ("val", folder.log("validation_games")())):
+    for split, log in (("train", folder.log("games")), ("val", folder.log("validation_games"))):
         before, now = [], []
         for record in (one for one in log.records() if one.get("split", split) == split):
             try:

@@ -1,7 +1,9 @@
 """Continues from an earlier run: what is taken over, what must stay, what its record forbids."""
 
 import copy
+import hashlib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -21,7 +23,7 @@ from wordle_rl.words.splits import Splits
 # A resumed run cannot change these: what it trains, which samples wait, and where its folder is.
 _KEPT = (
     *("model", "words", "data", "prompt", "rollout.form", "trainer.lag", "name", "output_dir"),
-    *("init_from", "init_checkpoint"),
+    *("init_from", "init_checkpoint", "algorithm.reference"),
 )
 _GROUPS = ("model", "backend", "prompt", "words")  # in every saved config
 
@@ -167,6 +169,16 @@ def check_secrets(protocol: str, words: WordLists, splits: Splits, model: str) -
                 "secrets that are now held out: use its words.protocol, words.test and words.val "
                 f"(it held out {stage.get('held_out', 'no')} secrets), or words.protocol=all"
             )
+
+
+def record_reference(model: str) -> dict[str, Any]:
+    """What a run records of its reference. model: hub name or folder, of which a name is told."""
+    folder, digest = Path(model), None
+    if folder.is_dir():
+        files = sorted(f for f in folder.iterdir() if f.suffix in (".safetensors", ".bin", ".json"))
+        digest = hashlib.sha256("".join(map(file_digest, files)).encode()).hexdigest()
+        model = folder.parent.name if folder.name == "model" else folder.name  # of a run
+    return {"name": model, "sha256": digest, "stages": stages_of(folder)}
 
 
 def check_match(model: str, style: PromptStyle, form: tuple[str, str], words: WordLists) -> None:

@@ -128,11 +128,7 @@ def resume_run(
         setup = replace(setup, config=resolve(saved))
         _check_launch(setup)
         manifest = folder.manifest()
-        if setup.data is not None and manifest.get("data") not in (None, setup.data.record()):
-            raise ConfigError(
-                f"{setup.data.name} has changed since the run began, so the run cannot continue: "
-                "bring the old file back, or start a new run"
-            )
+        _check_same_data(manifest, setup)
         stack.enter_context(folder.lock())
         done = count_steps(folder, setup.trainer.steps)
         whole = all((folder.path / name).exists() for name in ("model", "summary.json"))
@@ -159,6 +155,17 @@ def _check_launch(setup: Experiment) -> None:
             f"backend.devices must be 1 under torchrun, which started {launch.size} processes, not "
             f"{backend.devices}"
         )
+
+
+def _check_same_data(manifest: Mapping[str, Any], setup: Experiment) -> None:
+    """Raise ConfigError if the file of data= or the reference is not as when a run was started."""
+    now = {"data": setup.data and setup.data.record(), "reference": setup.reference_record}
+    for key, began in manifest.items():
+        if isinstance(began, dict) and (now.get(key) or began) != began:
+            raise ConfigError(
+                f"{began.get('file') or began.get('name')} has changed since the run began, so the "
+                "run cannot continue: bring the old file back, or start a new run"
+            )
 
 
 # -- a run, from its first line to its end --------------------------------------------------------

@@ -12,6 +12,7 @@ package made has no record, and what it was trained on elsewhere is unknown. Ent
 - data: the file that was trained on, if any. Its name, sha256 and split, the number of rows, how
   many of them have no secret (unknown_rows), and the secrets of the others, joined by blanks.
 - prompt, form: how the model was asked.
+- reference: another model that it learnt from: name, sha256 of the files in its folder, stages.
 - embedded: the name of the embedded model that it became a part of, if any.
 """
 
@@ -33,7 +34,7 @@ _KINDS: dict[str, Any] = {  # the entries of a stage that are computed with
     **dict.fromkeys(("protocol", "prompt", "form", "player"), str | None),
     **dict.fromkeys(("secrets", "held_out"), int),
     "allowed_share": float,
-    "data": dict,
+    **dict.fromkeys(("data", "reference"), dict),
 }
 UNKNOWN = "lineage unknown: nobody recorded what the model was trained on."
 CLEAN = "No test secret was ever the secret of a training game."
@@ -50,16 +51,9 @@ def stages_of(model: str | Path) -> list[Stage]:
     if not file.is_file():
         return []
     try:
-        record = read_object(file)
-        check_all_entries(file, record, {"stages": list[dict]})
-        for stage in record["stages"]:
-            check_all_entries(file, stage, {"run": str})
-            check_entries(file, stage, _KINDS)
-            if "data" in stage:
-                check_all_entries(file, stage["data"], {"secrets": str, "unknown_rows": int})
+        return _check(file, read_object(file))
     except (ConfigError, OSError) as error:
         raise ConfigError(f"{error}; it should list the runs that made the model") from None
-    return record["stages"]
 
 
 def write_stages(folder: Path, stages: Sequence[Stage]) -> None:
@@ -74,13 +68,31 @@ def prompt_name(style: PromptStyle) -> str:
     return style.name + wording + " prompt.think=true" * style.think
 
 
+def _check(file: Path, record: dict[str, Any]) -> list[Stage]:
+    """The stages of a record, or of the reference of a stage."""
+    check_all_entries(file, record, {"stages": list[dict]})
+    for stage in record["stages"]:
+        check_all_entries(file, stage, {"run": str})
+        check_entries(file, stage, _KINDS)
+        if "data" in stage:
+            check_all_entries(file, stage["data"], {"secrets": str, "unknown_rows": int})
+        if "reference" in stage:
+            check_all_entries(file, stage["reference"], {"name": str})
+            _check(file, stage["reference"])
+    return record["stages"]
+
+
 def is_clean(stage: Stage, words: WordLists, splits: Splits) -> bool:
     """Whether no validation or test secret of these splits could be a secret of its training games.
 
     Held-out secrets are the first in hash order. So a stage that held out as many or more of the
     same lists held out these ones, too. A record that names other secrets than its protocol allows
-    is not clean. A stage on a file is clean if no row lacks its secret and none is held out.
+    is not clean. A stage on a file is clean if no row lacks its secret and none is held out. The
+    stages of its reference must be clean, too.
     """
+    taught = stage.get("reference", {"stages": []})["stages"]
+    if not all(is_clean(other, words, splits) for other in taught):
+        return False
     digests, held = stage.get("digests", {}), stage.get("held_out", -1)
     if "data" in stage:
         secrets = {*stage["data"]["secrets"].split()}
@@ -106,15 +118,22 @@ def describe_lineage(
     start = stages[0].get("start")
     chain = [] if start == UNTRAINED else [f"{start} (unknown)" if start else "unknown"]
     chain += [f"{given_name(stage['run'])} ({describe_secrets(stage)})" for stage in stages]
+    taught = [f", reference {s['reference']['name']}" for s in stages if "reference" in s]
     unclean = [given_name(s["run"]) for s in stages if not is_clean(s, words, splits)]
     if unclean:
         named = " and ".join(dict.fromkeys(unclean))
         verdict = f"The training games of {named} could have validation or test secrets."
-    elif start == UNTRAINED:
+    elif _is_known(stages):
         verdict = CLEAN
     else:
         verdict = "No training game of these runs had a test secret. What came before is unknown."
-    return f"lineage: {' -> '.join(chain)}. {verdict}"
+    return f"lineage: {' -> '.join(chain)}{''.join(taught)}. {verdict}"
+
+
+def _is_known(stages: Sequence[Stage]) -> bool:
+    """Whether a model, and each reference that it learnt from, began untrained."""
+    began = bool(stages) and stages[0].get("start") == UNTRAINED
+    return began and all(_is_known(s["reference"]["stages"]) for s in stages if "reference" in s)
 
 
 def describe_secrets(stage: Stage) -> str:

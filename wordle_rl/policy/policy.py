@@ -28,6 +28,7 @@ from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.prefix_cache import CachedEngine, Model
 from wordle_rl.policy.token_outputs import Rows, TokenOutputs
 from wordle_rl.policy.tokenizer import HFTokenizer
+from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.processes import ALONE, Processes
 from wordle_rl.runs.timing import Timers
 
@@ -43,6 +44,7 @@ class Policy(ABC):
     lm: Any  # the backend's LanguageModel
     rows: Callable[[Any], Model]  # gives a model an empty cache of rows
     served: Callable[[], Any] | None = None  # gives the engine to play with, None for an own one
+    reference: Policy | None = None  # another model, which never changes; None for the start
     version = 0  # raised whenever the weights may change
     shares_openings = False  # whether the model computes once what all rows begin with
 
@@ -89,6 +91,16 @@ class Policy(ABC):
     @abstractmethod
     def keep_reference(self) -> None: ...  # makes the current weights the reference
 
+    def set_reference(self, other: Policy, name: str) -> None:
+        """Make another model the reference. Raises ConfigError if its tokens are others."""
+        own, theirs = (set(one.tokenizer.inner.get_vocab().items()) for one in (self, other))
+        if own != theirs:
+            raise ConfigError(
+                f"algorithm.reference={name} has another tokenizer than the model, with "
+                f"{len(theirs - own):,} other tokens or ids: choose a model of the same family"
+            )
+        self.reference = other
+
     @abstractmethod
     def add_value_head(self) -> None: ...  # linear, on the trunk's hidden states; it starts at 0
 
@@ -133,10 +145,11 @@ class Policy(ABC):
 
     def score(self, batch: Batch, *, reference: bool = False) -> FloatArray:
         """Log-probabilities [N, T] of the trained tokens as the trainer sees them, else 0."""
-        if reference and self._reference is None:
+        other = self.reference if reference else None
+        if reference and other is None and self._reference is None:
             raise RuntimeError("keep_reference() was not called before a reference score")
         with self.timers("reference" if reference else "score"):
-            return self._read_all(batch, reference=reference)
+            return other.score(batch) if other else self._read_all(batch, reference=reference)
 
     def values(self, batch: Batch) -> FloatArray:
         """What the value head says [N, T] before each trained token is drawn, else 0."""

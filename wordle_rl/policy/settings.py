@@ -105,6 +105,7 @@ class ModelSettings:
     seed: Annotated[int, Within(0, 2**63 - 1)] = 0
     quantize: Literal["4bit"] | None = None  # of a frozen base
     revision: str = MAIN
+    frozen: bool = False  # whether it only scores; filled in by the program
     backend: Literal["lightning", "mlx"] | None = None  # the only one that loads this model, if any
     # Outside training; limits the memory for keys and values.
     games_at_once: Annotated[int, Within(1, MOST_GAMES)] = 512

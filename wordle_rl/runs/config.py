@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.errors import describe_hydra_error
 from wordle_rl.runs.files import read_object, read_text, read_yaml, write_bytes
-from wordle_rl.runs.folder import DEBUG, OUTPUTS, RunFolder, find_run
+from wordle_rl.runs.folder import DEBUG, LATEST, OUTPUTS, RunFolder, find_run
 from wordle_rl.runs.instantiate import NAMED, PACKAGE, ConfigError, check_choice
 from wordle_rl.runs.paths import CONF, CONFIG_DIR, ROOT, quote
 
@@ -209,9 +209,31 @@ def _check_model(said: Mapping[str, str]) -> None:
 
 def _is_small(option: str) -> bool:
     """Whether an option of model= is a model of this project."""
+    return bool(path := _path_of(option)) and _is_ours(path)
+
+
+def _path_of(option: str) -> str:
+    """The path of an option of model=, "" where it has none."""
     file = _option("model", option)
     path = re.search(r"^ *path: (\S+)", file.read_text("utf-8") if file.is_file() else "", re.M)
-    return path is not None and _is_ours(path[1])
+    return path[1] if path else ""
+
+
+def find_model(setting: str, name: str, outputs: Path) -> str:
+    """The model.path of an option of model=, a folder, a hub name, a finished run or `latest`.
+
+    A run's model is what it exported. outputs: where the latest is. Raises ConfigError.
+    """
+    if name == LATEST or (ROOT / name / "manifest.json").is_file():
+        return str(_find_finished(setting, name, outputs).path / "model")
+    path = _path_of(name) or str(Path(name).expanduser())
+    unknown = path == name and "/" not in name and not Path(name).is_dir()
+    if unknown or path in ("untrained", "???"):
+        raise ConfigError(
+            f"{setting} must be start, a trained model of model=, a folder, a hub name, a finished "
+            f"run or {LATEST}, not {name}"
+        )
+    return path
 
 
 def _by_key(arguments: Sequence[str]) -> dict[str, str]:
@@ -289,16 +311,19 @@ def begin_with_run(given: list[str]) -> list[str]:
 def find_start(run: str, checkpoint: str, output_dir: str | None) -> tuple[RunFolder, Path]:
     """The finished run that init_from= names, and its checkpoint that init_checkpoint= names."""
     check_choice("init_checkpoint", checkpoint, ("best", "last", "start"))
-    outputs = ROOT / output_dir if output_dir else OUTPUTS
-    folder = find_run(run, "init_from", "finished", outputs=outputs)
-    status = folder.manifest().get("status")
-    if status != "finished":
-        raise ConfigError(
-            f"init_from={run}: the run is {status}, not finished; finish it first with "
-            + folder.resume_command
-        )
+    folder = _find_finished("init_from", run, ROOT / output_dir if output_dir else OUTPUTS)
     store = CheckpointStore(folder.checkpoints, read_only=True)
     return folder, store.load_named(checkpoint, "init_checkpoint=")
+
+
+def _find_finished(setting: str, run: str, outputs: Path) -> RunFolder:
+    folder = find_run(run, setting, "finished", outputs=outputs)
+    if (status := folder.manifest().get("status")) != "finished":
+        raise ConfigError(
+            f"{setting}={run}: the run is {status}, not finished; finish it first with "
+            + folder.resume_command
+        )
+    return folder
 
 
 def _relink(node: dict[str, Any], saved: dict[str, Any], path: str) -> None:

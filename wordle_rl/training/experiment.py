@@ -71,6 +71,8 @@ class Experiment:
     curriculum: Curriculum
     servers: ServerSettings | None = None  # play with rollout.engine=vllm
     data: TrainingData | None = None  # what is trained on instead of planned games
+    reference: ModelSettings | None = None  # another model than the start, and its record
+    reference_record: dict[str, Any] | None = None
     validation: tuple[str, ...]  # secrets whose games choose the best checkpoint
     test: tuple[str, ...]  # secrets of the final report
 
@@ -109,6 +111,7 @@ def stages_of_run(setup: Experiment, run: str) -> list[Stage]:
         "prompt": prompt_name(recipe.style),
         "form": recipe.rollout.form,
         **({} if data is None else {"data": data.record()}),
+        **({"reference": setup.reference_record} if setup.reference else {}),
     }
     return [*earlier, own]
 

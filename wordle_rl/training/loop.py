@@ -161,7 +161,7 @@ class Training:
         self._seconds: list[float] = []  # of each step of this process
         self._end = math.nan  # when the command will be over
         self._checkpoints = Checkpointing(policy, setup.curriculum, folder, stages)
-        if recipe.algorithm.needs_reference:
+        if recipe.algorithm.needs_reference and policy.reference is None:
             policy.keep_reference()
         if recipe.algorithm.needs_values:
             policy.add_value_head()

@@ -3,6 +3,7 @@
 One process on one device: the GPU of Apple silicon, or the CPU on Linux.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +79,13 @@ def train(
         precision = _choose_precision(setup.backend)
         setup = settle_memory(setup, "mlx", precision, measure_memory())
         assert isinstance(setup.backend, MlxSettings)
-        policy = build_policy(
-            setup.model, setup.backend,
-            temperature=setup.recipe.scoring_temperature, optim=setup.optim,
+        build = partial(
+            build_policy, backend=setup.backend, temperature=setup.recipe.scoring_temperature,
+            optim=setup.optim,
         )  # fmt: skip
+        policy = build(setup.model)
+        if setup.reference is not None:
+            policy.set_reference(build(setup.reference), setup.reference.name)
         loggers = build_loggers(setup.logger, folder)
         reporter = LightningReporter(loggers, setup.config)
         training = Training(policy, setup, folder, reporter, interrupts.check)

@@ -94,9 +94,9 @@ def _find_classes(config: dict[str, Any]) -> tuple[Any, Any]:
 def load_model(settings: ModelSettings, *, precision: Precision) -> LoadedModel:
     """The model, ready to train, and its tokenizer.
 
-    Fully trained models are loaded in float32. Under LoRA the frozen base has the given precision,
-    except for quantised weights, and the adapter is float32. Raises ConfigError in one line when
-    the model cannot be loaded.
+    Fully trained models are loaded in float32. Frozen ones, and a base under LoRA, have the given
+    precision, except for quantised weights, and an adapter is float32. Raises ConfigError in one
+    line for what cannot be loaded.
     """
     mx.random.seed(settings.seed)  # mlx-lm draws adapters from the global generator
     if settings.path != UNTRAINED:
@@ -116,7 +116,8 @@ def _load_folder(settings: ModelSettings, location: str, precision: Precision) -
         own = (folder / "tokenizer_config.json").is_file()  # mlx-lm writes adapters without one
         model, config = load_base(base)
         lora = settings.lora is not None or has_adapter
-        _cast(model, mx.bfloat16 if lora and precision == "bf16" else mx.float32)
+        fixed = lora or settings.frozen
+        _cast(model, mx.bfloat16 if fixed and precision == "bf16" else mx.float32)
         adapter = read_object(folder / ADAPTER) if has_adapter else None
         if adapter is not None:
             _load_adapter(model, folder)
@@ -128,7 +129,7 @@ def _load_folder(settings: ModelSettings, location: str, precision: Precision) -
             have = adapter["lora_parameters"]
             alpha = have["scale"] * have["rank"]
             check_loaded_adapter(settings.lora, rank=have["rank"], alpha=alpha)
-    _choose_trained(model, lora)
+    model.freeze() if settings.frozen else _choose_trained(model, lora)
     return replace(loaded, adapter=adapter)
 
 

@@ -193,11 +193,13 @@ def _build_policy(setup: Experiment) -> tuple[TorchPolicy, Experiment]:
             kind, memory = measure_device(device, backend.processes_here)
             setup = settle_memory(setup, kind, computing.precision, memory)
         assert isinstance(setup.backend, LightningSettings)
-        policy = build_policy(
-            setup.model, setup.backend,
-            temperature=setup.recipe.scoring_temperature, optim=setup.optim, place=place,
-            computing=computing,
+        build = partial(
+            build_policy, backend=setup.backend, temperature=setup.recipe.scoring_temperature,
+            optim=setup.optim, place=place, computing=computing,
         )  # fmt: skip
+        policy = build(setup.model)
+        if setup.reference is not None:
+            policy.set_reference(build(setup.reference), setup.reference.name)
         return policy, setup
 
 

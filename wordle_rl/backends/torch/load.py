@@ -53,8 +53,8 @@ def load_model(
 ) -> tuple[torch.nn.Module, HFTokenizer]:
     """The model on its device, ready to train, and its tokenizer.
 
-    Fully trained models are loaded in float32. Under LoRA the frozen base has the given precision,
-    and the adapter is float32. Raises ConfigError in one line when the model cannot be loaded.
+    Fully trained models are loaded in float32. Frozen ones, and a base under LoRA, have the given
+    precision, and an adapter is float32. Raises ConfigError in one line for what cannot be loaded.
     """
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()  # errors that matter are raised here
@@ -63,7 +63,7 @@ def load_model(
     if settings.path == UNTRAINED:
         model, inner = build_untrained(seed=settings.seed, **shape)
     else:
-        frozen = settings.lora is not None or settings.is_adapter
+        frozen = settings.frozen or settings.lora is not None or settings.is_adapter
         dtype = DTYPES[precision] if frozen else torch.float32
         quantized = quantization_arguments(settings.quantize, dtype, device)
         notice_offline(settings.location)

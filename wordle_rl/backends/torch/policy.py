@@ -81,7 +81,7 @@ class TorchPolicy(Policy):
         self.backward: Callable[[torch.Tensor], None] = torch.Tensor.backward
         self.apply_gradients: list[Callable[[], Any]] = [o.step for o in self.optimizers]
         self._is_lora = hasattr(model, "peft_config")
-        self._has_copy = precision != "fp32" and not self._is_lora
+        self._has_copy = not self._is_lora and next(model.parameters()).dtype != DTYPES[precision]
         on_cpu = next(model.parameters()).device.type == "cpu"
         self._merged = merge_adapter(model) if self._is_lora and on_cpu else None
         if self._merged is not None and not can_be_fast(self._merged):

@@ -24,6 +24,7 @@ from wordle_rl.policy.settings import EMBEDDED
 from wordle_rl.runs.folder import RunFolder, find_run
 from wordle_rl.runs.paths import ROOT
 
+MEDIOCRE = "algorithm.player=random_consistent"  # the shipped adapter knows no other
 FROM_LAST = "init_from=latest init_checkpoint=last"  # starts where the stage before ended
 AGAIN = f"{FROM_LAST} seed=1 rollout.groups=128 name={{name}}_2"  # with other games
 # Imitation, with all allowed words but the validation and test answers as secrets: no held-out
@@ -84,11 +85,11 @@ MODELS = {  # name: the settings of train.py for each stage, and what the model 
     # (bf16). With 8 beams the test secrets won rise from 29.8 % to 35.9 %.
     "smollm2_sft": (
         (
-            "model=smollm2 experiment=imitate backend.devices=2 backend.threads=1",
-            f"experiment=imitate {FROM_LAST} backend.devices=1 name=part_a rollout=turn "
+            f"model=smollm2 experiment=imitate {MEDIOCRE} backend.devices=2 backend.threads=1",
+            f"experiment=imitate {MEDIOCRE} {FROM_LAST} backend.devices=1 name=part_a rollout=turn "
             "num_generations=12 algorithm.slips=0 optim.lr=3e-4 optim.final_lr_ratio=0.15 "
             "optim.warmup_steps=5 trainer.steps=210",
-            f"experiment=imitate {FROM_LAST} name=part_b optim.lr=2e-4 "
+            f"experiment=imitate {MEDIOCRE} {FROM_LAST} name=part_b optim.lr=2e-4 "
             "optim.final_lr_ratio=0.03 optim.warmup_steps=5 trainer.steps=130",
         ),
         "It plays a little: the start of `experiment=reinforce`.",

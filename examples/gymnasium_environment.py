@@ -112,7 +112,7 @@ class WordleEnv(gymnasium.Env[Any, np.int64]):  # Gymnasium gives spaces.Dict no
         turn = self.game.play(self.words.allowed[int(action)])
         before, self._earned = self._earned, float(self.game.won)
         if self._rewards is not None:
-            self._earned = self._rewards.score(self.game).total
+            self._earned = self._rewards.reward(self.game).total
         over = self.game.status is not GameStatus.PLAYING
         return self._observe(), self._earned - before, over, False, self._inform(turn)
 

@@ -61,7 +61,7 @@ class Wordle:
         """The reward of the game. One that the model left unfinished is lost."""
         if self._game.status is GameStatus.PLAYING:
             self._game.forfeit()
-        return REWARDS.score(self._game).total
+        return REWARDS.reward(self._game).total
 
 
 def build_dataset() -> Any:

@@ -68,7 +68,7 @@ def build_rollout(setup: Experiment, form: Form) -> Callable[[list[Any], Any], d
             out["completion_ids"].append(whole.ids[begin:])
             out["logprobs"].append(whole.logprobs[begin:])
             out["env_mask"].append([int(drawn) for drawn in whole.trained[begin:]])
-            out["game_reward"].append(recipe.rewards.score(game).total)
+            out["game_reward"].append(recipe.rewards.reward(game).total)
             out["won"].append(float(game.won))
         return out
 

@@ -107,7 +107,7 @@ class WordleEnv(vf.Env[WordleEnvConfig]):
             return  # of the server: not a game that the model lost
         if game.status is GameStatus.PLAYING:
             game.forfeit()  # a limit of verifiers ended the game
-        reward = lab.rewards.score(game)
+        reward = lab.rewards.reward(game)
         for name, value in reward.components.items():
             talk.trace.record_reward(name, value)
         guesses = [turn.guess for turn in game.turns]

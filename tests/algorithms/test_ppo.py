@@ -68,7 +68,7 @@ def test_a_turn_is_worth_what_it_was_before_its_first_drawn_token():
     ppo = Ppo(scale="none", lam=0.8)
     recipe = recipe_of(ppo, lambda turn: 0.0, credit="turn", discount=0.5)
     rollout = Rollout(
-        game=game, group=0, talks=[talk], reward=recipe.rewards.score(game),
+        game=game, group=0, talks=[talk], reward=recipe.rewards.reward(game),
         scores=[{"old_values": np.array(scores, np.float32)}],
     )  # fmt: skip
     [found] = step_advantages([rollout], recipe).per_turn
@@ -88,7 +88,7 @@ def test_a_turn_whose_answer_was_forced_counts_as_a_part_of_the_turn_before():
     rewards = iter([1.0, 2.0, -3.0, 4.0, 5.0])
     recipe = recipe_of(ppo, lambda turn: next(rewards), credit="turn", discount=0.5)
     rollout = Rollout(
-        game=game, group=0, talks=[talk], reward=recipe.rewards.score(game),
+        game=game, group=0, talks=[talk], reward=recipe.rewards.reward(game),
         scores=[{"old_values": np.array(scores, np.float32)}],
     )  # fmt: skip
     [found] = step_advantages([rollout], recipe).per_turn

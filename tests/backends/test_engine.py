@@ -27,7 +27,7 @@ from tests.helpers.engines import (
 )
 from tests.helpers.tiny import full_logprobs
 from wordle_rl.policy.engine import Completion, StopReason
-from wordle_rl.policy.prefix_cache import find_beginnings
+from wordle_rl.policy.prefix_cache import find_prefixes
 from wordle_rl.policy.sampling import Sampling, uniforms
 
 
@@ -120,7 +120,7 @@ def test_the_best_beginning_is_found_among_all_rows():
             most = min(len(row), len(prompt) - 1)
             return max(n for n in range(most + 1) if row[:n] == prompt[:n])
 
-        [(row, count)] = find_beginnings([prompt], held)
+        [(row, count)] = find_prefixes([prompt], held)
         assert count == max(map(shared, held)) == (shared(held[row]) if count else 0)
 
 

@@ -22,7 +22,7 @@ from wordle_rl.backends.mlx.optimizers import Optimizers
 from wordle_rl.backends.torch.load import add_lora, load_model
 from wordle_rl.commands.build import resolve
 from wordle_rl.game.rules import Rules
-from wordle_rl.policy.batch import Batch, Targets
+from wordle_rl.policy.batch import Batch, TokenTargets
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.policy.settings import LoraSettings
@@ -135,11 +135,11 @@ def batch_for(algorithm: Algorithm) -> Batch:
     return replace(plain, **more)
 
 
-def distribution(trained: np.ndarray) -> Targets:
+def distribution(trained: np.ndarray) -> TokenTargets:
     """One to three tokens at each trained place."""
     random = np.random.default_rng(len(trained))
     counts = [1 + int(place) % 3 for place in np.flatnonzero(trained)]
-    return Targets(
+    return TokenTargets(
         places=np.repeat(np.flatnonzero(trained), counts),
         ids=np.concatenate([random.choice(64, count, replace=False) for count in counts]),
         probabilities=np.concatenate([np.full(c, 1 / c, np.float32) for c in counts]),

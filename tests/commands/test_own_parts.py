@@ -30,7 +30,7 @@ def test_a_reward_and_a_player_outside_the_package_are_used_by_those_who_name_th
     config = composed("reward=vowel", "history=upto4", "history.player=parts.Varied")
     recipe: Any = build_experiment(config).recipe
     game = Game("crane", recipe.words.allowed_set)
-    scored = recipe.rewards.score_turns([game.play("audio"), game.play("crane")])
+    scored = recipe.rewards.reward_turns([game.play("audio"), game.play("crane")])
     assert [turn["vowel"] for turn in scored.turns] == [0.1, 0.0]
     guesses = {recipe.history.player.choose(State(), number / 50) for number in range(50)}
     assert len(guesses) > 40 and all(len(set(guess)) == 5 for guess in guesses)

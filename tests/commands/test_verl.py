@@ -121,7 +121,7 @@ def test_a_node_scores_games_by_the_rewards_of_the_run(reward):
     for word in ("crane", "zzzzz", "slate", "crane", SPLITS.train[0]):
         game.play(word, text=f"<guess>{word}</guess>", tokens=2)
     assert game.won
-    reward, expected = node.score(game), setup.recipe.rewards.score(game)
+    reward, expected = node.reward(game), setup.recipe.rewards.reward(game)
     assert reward.total == expected.total and reward.turn_totals == expected.turn_totals
     parts = node.describe(game, reward)
     assert sum(v for k, v in parts.items() if k.startswith("reward_")) == pytest.approx(

@@ -54,7 +54,7 @@ def test_the_sum_of_an_episode_is_the_reward_of_its_game(name, rules):
             _, reward, over, cut, _ = env.step(int(draw.integers(5)))
             total += reward
             assert not cut
-        assert total == pytest.approx(rewards.score(env.game).total)
+        assert total == pytest.approx(rewards.reward(env.game).total)
 
 
 def test_the_board_shows_letters_marks_and_a_refused_guess_without_marks():

@@ -26,7 +26,7 @@ def reward_of(secret: str) -> float:
             game.play(guess, text=f"<guess>{guess}</guess>")
     if not game.won:
         game.forfeit()
-    return build_rewards("phase2", build_knowledge(words)).score(game).total
+    return build_rewards("phase2", build_knowledge(words)).reward(game).total
 
 
 def test_a_game_answers_with_marks_and_pays_the_reward_of_the_set(example):

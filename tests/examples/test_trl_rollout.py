@@ -69,7 +69,7 @@ def test_masks_cover_the_answers_and_rewards_are_those_of_the_set(example, model
             text = tokenizer.decode(answer)
             game.play(parse(text).guess, text=text, reason=parse(text).reason, tokens=len(answer))
         assert out["won"][number] == game.won
-        assert out["game_reward"][number] == pytest.approx(rewards.score(game).total)
+        assert out["game_reward"][number] == pytest.approx(rewards.reward(game).total)
         heat = setup.recipe.sampling.temperature
         whole = full_logprobs(model, out["prompt_ids"][number] + ids, temperature=heat)
         seen = np.array(out["logprobs"][number])

@@ -41,7 +41,7 @@ class NothingForSome(RewardSet):
     unpaid: tuple[str, ...]
 
     def score(self, game: Game) -> GameReward:
-        found = super().score(game)
+        found = super().reward(game)
         nothing = tuple(dict.fromkeys(turn, 0.0) for turn in found.turns)
         return GameReward(turns=nothing) if game.secret in self.unpaid else found
 

@@ -50,7 +50,7 @@ def test_weights_and_adapters_by_hand():
     assert plan(quantized=True).parts["weights"] < 0.4 * one.parts["weights"]
     # Sums of base and adapter on a CPU: q, o; k, v; gate, up, down, of 2 bytes a number.
     sums = 36 * (2 * 2048 * 2048 + 2 * 2048 * 256 + 3 * 2048 * 11_008) * 2
-    assert plan(place="cpu").parts["sums with the base"] == sums
+    assert plan(device_kind="cpu").parts["sums with the base"] == sums
     assert plan(has_reference=True).parts["reference"] == one.parts["adapters"]
     assert plan(muon=True).parts["optimiser"] == 4 * one.trained
 
@@ -58,7 +58,7 @@ def test_weights_and_adapters_by_hand():
 def test_keys_and_values_by_hand():
     by_hand = 36_864 * 512 * 2071
     assert by_hand <= plan().keys_values(512) <= 9 / 8 * by_hand
-    mlx = plan(sizes=GEMMA, place="mlx").keys_values(16)
+    mlx = plan(sizes=GEMMA, device_kind="mlx").keys_values(16)
     assert mlx == 16 * 4096 * 34 * 2112  # sliding layers keep all tokens, too
 
 
@@ -120,7 +120,7 @@ def test_the_plan_and_the_trainer_share_the_same_openings(family, length, checkp
     )
     once, apart = (
         replace(
-            plan(), sizes=read_sizes(model.config), place="cpu", half=False, lora=None,
+            plan(), sizes=read_sizes(model.config), device_kind="cpu", half=False, lora=None,
             game=GameSize(opening=shared, whole=length, trained=25), sequences=5,
             micro_batch_tokens=5 * length, checkpointing=checkpointing,
         ).activations

@@ -156,13 +156,13 @@ def test_every_cheat_scores_below_every_honest_legal_guess(form, history):
             play([*before, write(word)], tokens=10**6, form=form, **policy).turns[-1]
             for word in words
         ]
-        worst = [min(rewards.score_turns([turn]).total for turn in honest) for rewards in every]
+        worst = [min(rewards.reward_turns([turn]).total for turn in honest) for rewards in every]
         for cheat, text in cheats(form).items():
             turn = play([*before, text], form=form, **policy).turns[-1]
             if cheat == "no word" and turn.kind is TurnKind.ACCEPTED:
                 continue
             for rewards, least in zip(every, worst, strict=True):
-                assert rewards.score_turns([turn]).total < least, (cheat, rewards)
+                assert rewards.reward_turns([turn]).total < least, (cheat, rewards)
 
 
 # row 19
@@ -173,12 +173,12 @@ def test_a_game_of_cheats_scores_below_every_honest_game(name):
     honest = [guesses(*rng.sample(losers, 6)) for _ in range(60)]
     # The same letters again and again are about the worst that legal guesses can be.
     honest.append(guesses("fuzzy", "jazzy", "puppy", "crept", "sleep", "crane"))
-    worst = min(rewards.score(play(texts, tokens=10**6)).total for texts in honest)
+    worst = min(rewards.reward(play(texts, tokens=10**6)).total for texts in honest)
     for policy in POLICIES:
         for cheat, text in CHEATS.items():
             if cheat == "repeat" or (cheat == "no word" and policy["invalid"] == "accept"):
                 continue  # there the first of them is an honest guess
-            assert rewards.score(play([text] * 20, **policy)).total < worst, (cheat, policy)
+            assert rewards.reward(play([text] * 20, **policy)).total < worst, (cheat, policy)
 
 
 @cache
@@ -209,7 +209,7 @@ def test_an_early_win_beats_any_later_win_which_beats_any_loss(name):
         games = [random_game(rng, policy) for _ in range(10)]
         for game in games + extreme_games(tuple(policy.items())):
             key = game.state.turn if game.won else 7
-            by_turn.setdefault(key, []).append(rewards.score(game).total)
+            by_turn.setdefault(key, []).append(rewards.reward(game).total)
     assert sorted(by_turn) == [1, 2, 3, 4, 5, 6, 7]
     for earlier in range(1, 7):
         assert min(by_turn[earlier]) > max(by_turn[earlier + 1])
@@ -233,13 +233,13 @@ def test_a_staller_who_never_tries_to_win_is_below_every_winner(name, max_turns)
                 max(
                     options,
                     key=lambda text, texts=texts, secret=secret: (
-                        rewards.score(play([*texts, text], max_turns, secret)).total
+                        rewards.reward(play([*texts, text], max_turns, secret)).total
                     ),
                 )
             )
         stalled = guesses("zzzzz") * 9 + texts  # asked again and again before the first turn
         retried = play(stalled, max_turns, secret, invalid="retry", max_retries=9)
-        best = max(best, rewards.score(retried).total)
+        best = max(best, rewards.reward(retried).total)
     sloppy = play([""] * 9 + guesses("zzzzz") * (max_turns - 1) + guesses(SECRET), max_turns,
                   unparsable="retry", max_retries=9)  # fmt: skip
-    assert sloppy.won and best < rewards.score(sloppy).total
+    assert sloppy.won and best < rewards.reward(sloppy).total

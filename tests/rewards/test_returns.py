@@ -49,7 +49,7 @@ def sets(original: Knowledge) -> dict[str, RewardSet]:
 @pytest.fixture(scope="module")
 def scores(groups: Groups, sets: dict[str, RewardSet]) -> Scores:
     """The reward of each game by the set of this name."""
-    return cache(lambda name: [[sets[name].score(game) for game in games] for games in groups])
+    return cache(lambda name: [[sets[name].reward(game) for game in games] for games in groups])
 
 
 @pytest.fixture(scope="module")

@@ -28,13 +28,13 @@ def test_the_sum_over_turns_is_the_sum_of_the_logged_breakdowns(name):
     for policy in POLICIES:
         game = random_game(rng, policy)
         before = list(game.turns)
-        score = rewards.score(game)
+        score = rewards.reward(game)
         logged = sum(share for turn in score.turns for share in turn.values())
         assert len(score.turns) == len(game.turns)
         assert score.total == pytest.approx(logged, abs=1e-8)
         assert sum(score.turn_totals) == pytest.approx(logged, abs=1e-7)
         assert sum(score.components.values()) == pytest.approx(logged, abs=1e-7)
-        assert game.turns == before and rewards.score(game) == score
+        assert game.turns == before and rewards.reward(game) == score
 
 
 def test_an_unlawful_set_is_the_weighted_sum_and_lets_repeating_a_word_pay():
@@ -45,10 +45,10 @@ def test_an_unlawful_set_is_the_weighted_sum_and_lets_repeating_a_word_pay():
         {name: weight * rewards.components[name](turn) for name, weight in rewards.weights.items()}
         for turn in game.turns
     ]
-    assert list(rewards.score(game).turns) == expected
+    assert list(rewards.reward(game).turns) == expected
     # The failure of the hobby project: the second PATCH, which tells nothing, beats a telling word.
-    assert rewards.score(game).turn_totals[1] > rewards.score(game).turn_totals[2]
-    lawful = SETS["phase1"].score(game).turn_totals
+    assert rewards.reward(game).turn_totals[1] > rewards.reward(game).turn_totals[2]
+    lawful = SETS["phase1"].reward(game).turn_totals
     assert lawful[1] < lawful[2]
 
 
@@ -57,7 +57,7 @@ def test_the_example_in_the_docstring_is_what_a_set_gives():
                         weights={"format": 1.0, "win": 2.0})  # fmt: skip
     text = scoring.__doc__ or ""
     rows = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.strip()}
-    score = rewards.score(play(guesses("zzzzz", "crane", "match")))
+    score = rewards.reward(play(guesses("zzzzz", "crane", "match")))
     parts, totals = [*score.turns, score.components], [*score.turn_totals, score.total]
     for name, part, total in zip(
         ("non-word", "word", "secret", "game"), parts, totals, strict=True
@@ -65,14 +65,14 @@ def test_the_example_in_the_docstring_is_what_a_set_gives():
         assert part.keys() <= {"format", "win", "credit"}
         expected = [f"{value:.3f}" for value in (*part.values(), total)]
         assert rows[name][: len(expected)] == expected
-    retried = rewards.score(play(guesses("zzzzz", "match"), invalid="retry")).turns[0]
+    retried = rewards.reward(play(guesses("zzzzz", "match"), invalid="retry")).turns[0]
     assert f"retry {retried['retry']:.3f}" in text
-    ended = rewards.score(play(guesses("zzzzz"), invalid="end_game")).turns[0]
+    ended = rewards.reward(play(guesses("zzzzz"), invalid="end_game")).turns[0]
     assert f"forfeit {ended['forfeit']:.3f}" in text
 
 
 def test_a_violation_keeps_its_graded_format_score_and_loses_everything_else():
-    scores = SETS["phase2"].score(play(["<guess>x</guess>", *guesses("zzzzz", "catch", "catch")]))
+    scores = SETS["phase2"].reward(play(["<guess>x</guess>", *guesses("zzzzz", "catch", "catch")]))
     for turn, form in zip(scores.turns, (0.4, 0.5, 1.0, 0.5), strict=True):
         assert turn["format"] == pytest.approx(0.3 * form)
     for index in (0, 1, 3):
@@ -97,7 +97,7 @@ def test_a_reward_outside_its_declared_range_stops_the_run(value):
 
     rewards = RewardSet(components={"wrong": Wrong()}, weights={"wrong": 1.0}, lawful=False)
     with pytest.raises(ValueError, match="reward wrong gave"):
-        rewards.score(play(guesses("catch")))
+        rewards.reward(play(guesses("catch")))
 
 
 @pytest.mark.parametrize(

@@ -80,9 +80,9 @@ def test_linear_weights_move_evenly_and_so_does_the_reward_of_any_game(words):
         seen.append((plan.stage, round(plan.rewards.weights["feedback"], 9)))
         share = min(number / 4, 1.0)
         for game in played:
-            one, other = start.score(game).total, recipe.rewards.score(game).total
+            one, other = start.reward(game).total, recipe.rewards.reward(game).total
             mixed = (1 - share) * one + share * other
-            assert plan.rewards.score(game).total == pytest.approx(mixed, abs=1e-8)
+            assert plan.rewards.reward(game).total == pytest.approx(mixed, abs=1e-8)
         taught.observe(games(ANY))
     assert seen == [
         ("first", 0.5), ("between", 0.625), ("between", 0.75), ("between", 0.875),

@@ -52,7 +52,7 @@ def choose_settings(setup: Experiment) -> dict[str, Any]:
         **{group: setup.config[group] for group in GROUPS},
         "max_tokens": setup.recipe.sampling.max_tokens,  # of an answer
         "max_context": setup.model.max_context,  # of a whole game, prompts included
-        "most_given": setup.most_given,  # the most guesses that a game begins with
+        "most_earlier_guesses": setup.most_earlier_guesses,  # that a game begins with
         "splits": setup.splits.digest,
     }
 
@@ -80,8 +80,10 @@ class VerlGame:
         self.form = rollout.form
         self.rewards = build_reward_set(settings["reward"], knowledge, rollout.form)
         self.algorithm = instantiate("algorithm", settings["algorithm"], Algorithm, budget=1)
-        numbers = ("max_tokens", "max_context", "most_given")
-        self.max_tokens, self.max_context, self.most_given = (settings[name] for name in numbers)
+        numbers = ("max_tokens", "max_context", "most_earlier_guesses")
+        self.max_tokens, self.max_context, self.most_earlier_guesses = (
+            settings[name] for name in numbers
+        )
         self.answers = None if rollout.finishes else 1  # leave the game after so many
 
     def begin(self, row: Mapping[str, Any] | None) -> Game:
@@ -102,9 +104,9 @@ class VerlGame:
         state = given.state(self.rules.max_turns)
         return Game(given.secret, self.words.allowed_set, self.rules, state=state)
 
-    def score(self, game: Game) -> GameReward:
+    def reward(self, game: Game) -> GameReward:
         """The reward of a game, with what the algorithm charges for long answers."""
-        reward = self.rewards.score(game)
+        reward = self.rewards.reward(game)
         lengths = np.array([turn.tokens for turn in game.turns], np.int64)
         # verl itself computes the divergence from the reference.
         charges = self.algorithm.penalties(lengths, self.max_tokens, np.zeros(len(lengths)))

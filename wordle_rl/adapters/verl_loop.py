@@ -58,7 +58,7 @@ class WordleLoop(AgentLoopBase):
             fields = {**output.extra_fields, _OLDEST: oldest}
         assert talk is not None, "check_room() knows that the first prompt fits"
         begin = talk.answers[0].start
-        reward = self.game.score(game)
+        reward = self.game.reward(game)
         return AgentLoopOutput(
             prompt_ids=talk.ids[:begin],
             response_ids=talk.ids[begin:],
@@ -101,5 +101,5 @@ def _build(settings: str, tokenizer: Any, model_path: str) -> tuple[VerlGame, Fo
     adapted = HFTokenizer(tokenizer, extra_stop_ids=read_stop_ids(model_path))
     form = build_form(game.form, Chat(adapted), game.style)
     sampling = Sampling(max_tokens=game.max_tokens)
-    check_room(form, sampling, game.max_context, guesses=game.most_given)
+    check_room(form, sampling, game.max_context, guesses=game.most_earlier_guesses)
     return game, form

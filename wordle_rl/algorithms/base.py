@@ -46,7 +46,7 @@ class StepOutcomes:
     """The results of all rollouts of a step."""
 
     groups: Array  # [R] number of each rollout's group
-    returns: list[Array]  # [R] of [K] reward from each turn on; the game's if not by_turn
+    returns: list[Array]  # [R] of [K] reward from each turn on if by_turn, else the game's
     won: Array  # [R]
     complete: list[Array]  # [R] of [K] False where a limit cut the answer off
     values: list[Array] | None = None  # [R] of [K] value head before each answer
@@ -120,7 +120,7 @@ class Algorithm(ABC):
     scores_rollouts = False  # penalties or advantages need the trainer's scores of all rollouts
     skips_zero_advantages = False  # a sequence of zero advantage has zero gradient: leave it out
     takes_token_advantages = False  # tokens of one answer may have different advantages
-    needs_whole_games = False  # advantages reads how games ended, which a guess seldom shows
+    needs_whole_games = False  # advantages() needs finished games
     resample = 0  # in how many rounds groups that teach nothing are replaced by new ones
 
     @property

@@ -29,16 +29,19 @@ from wordle_rl.policy.settings import (
 from wordle_rl.runs.files import read_object, write_json
 from wordle_rl.runs.instantiate import ConfigError
 
-Form = Literal["peft", "mlx"]
+AdapterFormat = Literal["peft", "mlx"]
 
 ADAPTER = "adapter_config.json"
-FILES: dict[Form, str] = {"peft": "adapter_model.safetensors", "mlx": "adapters.safetensors"}
-_BASE: dict[Form, str] = {"peft": "base_model_name_or_path", "mlx": "model"}
-_NAMES: dict[Form, re.Pattern[str]] = {  # of weights
+FILES: dict[AdapterFormat, str] = {
+    "peft": "adapter_model.safetensors",
+    "mlx": "adapters.safetensors",
+}
+_BASE: dict[AdapterFormat, str] = {"peft": "base_model_name_or_path", "mlx": "model"}
+_NAMES: dict[AdapterFormat, re.Pattern[str]] = {  # of weights
     "peft": re.compile(r"base_model\.model\.(.+)\.layers\.(\d+)\.(.+)\.lora_([AB])\.weight"),
     "mlx": re.compile(r"(.+)\.layers\.(\d+)\.(.+)\.lora_([ab])"),
 }
-_TRUNKS: dict[Form, dict[str, str]] = {  # of each form -> the other's
+_TRUNKS: dict[AdapterFormat, dict[str, str]] = {  # of each form -> the other's
     "peft": {
         "model": "model",
         "model.language_model": "language_model.model",
@@ -65,7 +68,7 @@ def is_adapter(folder: Path) -> bool:
     return (folder / ADAPTER).is_file()
 
 
-def read_adapter_form(folder: Path) -> Form:
+def read_adapter_form(folder: Path) -> AdapterFormat:
     """The form of an adapter folder. Raises ConfigError when it is neither."""
     config = read_object(folder / ADAPTER)
     if "peft_type" in config:
@@ -75,7 +78,7 @@ def read_adapter_form(folder: Path) -> Form:
     raise ConfigError(f"{folder / ADAPTER}: neither PEFT's nor mlx-lm's")
 
 
-def find_base_name(folder: Path, wanted: Form | None = None) -> str:
+def find_base_name(folder: Path, wanted: AdapterFormat | None = None) -> str:
     """The name of the model under an adapter.
 
     Raises ConfigError when the adapter has another form than the wanted one, or its model is not
@@ -101,7 +104,7 @@ def find_base_name(folder: Path, wanted: Form | None = None) -> str:
     )
 
 
-def find_base(folder: Path, wanted: Form | None = None) -> tuple[str, str]:
+def find_base(folder: Path, wanted: AdapterFormat | None = None) -> tuple[str, str]:
     """Location and revision of the model under an adapter. Raises as find_base_name()."""
     name = find_base_name(folder, wanted)
     return locate(name), read_object(folder / ADAPTER).get("revision") or MAIN
@@ -123,14 +126,14 @@ def check_targets(folder: Path, names: Iterable[str]) -> None:
         )
 
 
-def convert_adapter(source: Path, target: Path, *, base: str | None = None) -> Form:
+def convert_adapter(source: Path, target: Path, *, base: str | None = None) -> AdapterFormat:
     """Write the adapter of a folder into a new folder in the other form, which is returned.
 
     base: the model of the new adapter; None for the same name as the old one's. Raises ConfigError,
     before anything is written, for an adapter that cannot be converted.
     """
     form = read_adapter_form(source)
-    other: Form = "mlx" if form == "peft" else "peft"
+    other: AdapterFormat = "mlx" if form == "peft" else "peft"
     config, weights = read_object(source / ADAPTER), read_weights(source / FILES[form])
     if target.exists():
         raise ConfigError(f"{target} exists already: name a new folder")

@@ -35,7 +35,7 @@ from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.validation import choose_report_limit
 from wordle_rl.training.work import plan_work
 
-Place = Literal["cpu", "cuda", "mps", "mlx"]
+DeviceKind = Literal["cpu", "cuda", "mps", "mlx"]
 
 GB = 1e9  # bytes
 MACHINES = (16, 24, 48, 80, 141)  # GB of memory that the table compares with
@@ -68,7 +68,7 @@ class Plan:
     """The memory of a run on one device."""
 
     sizes: Sizes
-    place: Place
+    device_kind: DeviceKind
     half: bool  # computes in bf16 or fp16
     lora: LoraSettings | None
     quantized: bool = False  # the base is rounded to 4 bits while it is loaded
@@ -95,7 +95,7 @@ class Plan:
     @property
     def parameters(self) -> int:
         """How many weights there are. MLX loads the text part alone."""
-        return self.sizes.parameters + (0 if self.place == "mlx" else self.sizes.pictures)
+        return self.sizes.parameters + (0 if self.device_kind == "mlx" else self.sizes.pictures)
 
     @property
     def _adapted(self) -> list[tuple[int, int]]:
@@ -110,7 +110,7 @@ class Plan:
     @property
     def _is_fast(self) -> bool:
         """Whether layers written out play, and learn sequences that are not too long."""
-        return self.place == "cpu" and self.sizes.fast and not self.quantized
+        return self.device_kind == "cpu" and self.sizes.fast and not self.quantized
 
     @property
     def trained(self) -> int:
@@ -126,7 +126,7 @@ class Plan:
         in_layers = sizes.weights_in_layers
         rounded = in_layers if self.quantized else 0
         weights = (self.parameters - rounded) * self.size + rounded * _NF4
-        if self.place == "mlx" and sizes.bits:
+        if self.device_kind == "mlx" and sizes.bits:
             weights = self.parameters * sizes.bits / 8
         elif self.half and lora is None:
             weights += _FULL * self.parameters  # the trained ones, which the others are rounded of
@@ -151,17 +151,17 @@ class Plan:
     @property
     def gradients(self) -> float:
         """On MLX those of a micro-batch are added to the sum of the earlier ones."""
-        return _FULL * self.trained * (2 if self.place == "mlx" else 1)
+        return _FULL * self.trained * (2 if self.device_kind == "mlx" else 1)
 
     def keys_values(self, games: int) -> float:
         """Keys and values of so many games at their longest."""
-        room = -(-self.longest // 64) * 64 if self.place == "mlx" else self.longest * _GROWTH
+        room = -(-self.longest // 64) * 64 if self.device_kind == "mlx" else self.longest * _GROWTH
         room *= 1 if self.sizes.known else 2  # transformers' own cache is copied as rows leave
         return games * room * self.sizes.keys_values(self.size)
 
     def while_playing(self, games: int) -> float:
         """The peak with so many games at once."""
-        sizes, mlx = self.sizes, self.place == "mlx"
+        sizes, mlx = self.sizes, self.device_kind == "mlx"
         # MLX copies a layer that grows; torch repeats a layer's keys and values for all heads.
         own, kv = sizes.heads, sizes.kv_heads
         heads = 2 * kv if mlx else kv if own == kv else own * _GROWTH
@@ -188,7 +188,7 @@ class Plan:
     def _shared(self) -> int:
         """Tokens of the fullest micro-batch that stand there again, and are computed once."""
         fast = self._is_fast and self.game.whole <= LONGEST_WRITTEN_OUT
-        once = shares_openings(self.place, written_out=fast, checkpointing=self.checkpointing)
+        once = shares_openings(self.device_kind, written_out=fast, checkpointing=self.checkpointing)
         return (self._rows - 1) * self.game.opening if once and self.sizes.known else 0
 
     @property
@@ -224,13 +224,15 @@ class Plan:
         whole = min(most // self._rows, self.game.whole)
         tokens = self._rows * max(min(self.game.trained, whole - self.game.opening), 1)
         at_once = min(tokens * self.sizes.vocabulary * _FULL, LOGITS_BYTES)
-        return at_once * ((3 if self.place == "mlx" else 4) + self.needs_entropy)
+        return at_once * ((3 if self.device_kind == "mlx" else 4) + self.needs_entropy)
 
     @property
     def peak_learning(self) -> float:
         again = self._all_of_a_layer if self.checkpointing else 0
         part = self.activations + max(self.logits_learning, again)
-        step = 0 if self.place == "cpu" else _FULL * self.trained  # new weights beside the old
+        step = (
+            0 if self.device_kind == "cpu" else _FULL * self.trained
+        )  # new weights beside the old
         return self.always + self.gradients + max(part, step)
 
     @property
@@ -252,7 +254,7 @@ class Plan:
         return most
 
     def fit(self, limit: float) -> Plan | None:
-        """What changes no game, as this many bytes need it. None if that is not enough.
+        """A plan that fits into this many bytes and changes no game; None if there is none.
 
         That is fewer games at once, smaller micro-batches, and layers that are computed again.
         """
@@ -272,13 +274,13 @@ class Plan:
         return {name: now[name] for name in _CHOSEN if now[name] != vars(self)[name]}
 
 
-def usable(memory: float, place: Place) -> float:
+def usable(memory: float, device_kind: DeviceKind) -> float:
     """Bytes of a machine's memory that a run may plan with.
 
     The rest is for the driver, the libraries and the gaps between blocks. macOS lets a GPU use two
     thirds of the memory, or three quarters of more than 36 GB.
     """
-    if place in ("mlx", "mps"):
+    if device_kind in ("mlx", "mps"):
         return memory * (0.75 if memory > 36 * GB else 2 / 3)
     return memory * 0.92
 
@@ -287,7 +289,7 @@ def format_table(names: Sequence[str], plans: Sequence[Plan]) -> str:
     """The plans as a table in GB, each below its name."""
 
     def describe_fit(plan: Plan, size: int) -> str:
-        found = plan.fit(usable(size * GB, plan.place))
+        found = plan.fit(usable(size * GB, plan.device_kind))
         if found is None:
             return "no"
         changes = plan.changes(found).items()
@@ -321,7 +323,9 @@ def format_table(names: Sequence[str], plans: Sequence[Plan]) -> str:
     return tabulate(["", *names], rows, columns())
 
 
-def settle_memory(setup: Experiment, place: Place, precision: str, memory: float) -> Experiment:
+def settle_memory(
+    setup: Experiment, device_kind: DeviceKind, precision: str, memory: float
+) -> Experiment:
     """Plan a run of a pretrained model before it is loaded. Returns it with sizes that fit.
 
     memory: bytes of the device for this process. Prints a few lines. Raises ConfigError in one line
@@ -331,21 +335,21 @@ def settle_memory(setup: Experiment, place: Place, precision: str, memory: float
     trainer, model = setup.trainer, setup.model
     if not any(is_large(one) for one in (model, setup.reference) if one):
         return setup
-    allowed = trainer.memory_limit_gb if place == "cpu" else trainer.device_memory_limit_gb
-    limit = min(usable(memory, place), float("inf") if allowed is None else allowed * GB)
-    asked = plan_memory(setup, place, precision)
+    allowed = trainer.memory_limit_gb if device_kind == "cpu" else trainer.device_memory_limit_gb
+    limit = min(usable(memory, device_kind), float("inf") if allowed is None else allowed * GB)
+    asked = plan_memory(setup, device_kind, precision)
     plan = asked.fit(limit)
     if plan is None:
         raise ConfigError(
-            f"model={model.name} in {precision} on {place} does not fit: {limit / GB:.1f} GB may "
-            "be used: choose a smaller model, num_generations, sampling.max_tokens or "
+            f"model={model.name} in {precision} on {device_kind} does not fit: {limit / GB:.1f} GB "
+            "may be used: choose a smaller model, num_generations, sampling.max_tokens or "
             "sampling.beams, model.lora={rank: 16} or model.quantize=4bit"
         )
     changes = asked.changes(plan)
     own = f"{plan.games} games at once in training and " if plan.games else ""
     again = ", layers computed again" if plan.checkpointing else ""
     print(
-        f"memory plan for {limit / GB:.2f} GB on {place}: always {plan.always / GB:.2f} GB, "
+        f"memory plan for {limit / GB:.2f} GB on {device_kind}: always {plan.always / GB:.2f} GB, "
         f"{plan.parts['reference'] / GB:.2f} of them for a reference\n"
         f"  {plan.peak_playing / GB:.2f} GB to play {own}{plan.held_out_games} in validation\n"
         f"  {plan.peak_learning / GB:.2f} GB to learn micro-batches of "
@@ -354,7 +358,7 @@ def settle_memory(setup: Experiment, place: Place, precision: str, memory: float
     if changes:
         made = [f"{_CHOSEN[name][0]}={str(value).lower()}" for name, value in changes.items()]
         print(f"  chosen so that it fits: {' '.join(made)}")
-    if place != "cuda":
+    if device_kind != "cuda":
         print(f"  {describe_free(plan.peak)}")
     sys.stdout.flush()
     recipe, tokens, lean = setup.recipe, plan.micro_batch_tokens, plan.checkpointing
@@ -378,7 +382,7 @@ def describe_free(peak: float) -> str:
     )
 
 
-def plan_memory(setup: Experiment, place: Place, precision: str) -> Plan:
+def plan_memory(setup: Experiment, device_kind: DeviceKind, precision: str) -> Plan:
     """The plan of an experiment. Raises ConfigError when the model's config cannot be found."""
     sizes, lora = find_sizes(setup.model)
     backend: Any = setup.backend
@@ -390,7 +394,7 @@ def plan_memory(setup: Experiment, place: Place, precision: str) -> Plan:
     work = plan_work(setup, sizes.parameters)
     plan = Plan(
         sizes=sizes,
-        place=place,
+        device_kind=device_kind,
         half=precision != "fp32",
         lora=lora,
         quantized=setup.model.quantize is not None,
@@ -447,11 +451,11 @@ def _measure_game(setup: Experiment, *, training: bool) -> GameSize:
     rules, rollout, style = recipe.rules, recipe.rollout, recipe.style
     answer, given, turns, trained = recipe.sampling.max_tokens, 0, rules.most_answers, 1
     if training and (dialogues := recipe.dialogues) is not None:
-        rows = [dialogues[place] for place in range(len(dialogues))]
+        rows = [dialogues[i] for i in range(len(dialogues))]
         whole = max(row.bytes // 3 + (2 + 2 * len(row.exchanges)) * _TEMPLATE for row in rows)
         return GameSize(1, min(whole, room), min(whole, room))
     if training:
-        given = setup.most_given
+        given = setup.most_earlier_guesses
         turns = turns if rollout.finishes else given + 1
         trained = min(rollout.answers(rules, 0), turns - given)
         if recipe.teacher is not None and recipe.teacher.reasoning is None:

@@ -62,7 +62,7 @@ class Request:
     stop_ids: frozenset[int]
     vocabulary: int  # ids of the trained model
     members: Sequence[int] = ()  # numbers of the prompts in the call that they are from
-    place: int = 0  # of the server that should answer
+    server: int = 0  # of the server that should answer
 
     def body(self, model: str) -> dict[str, Any]:
         """What a server is asked.
@@ -239,9 +239,9 @@ class VllmEngine:
         return [
             replace(
                 self._probe, prompts=[prompts[i] for i in part], sampling=sampling, most=most,
-                stop_ids=self._stop_ids, members=part, place=place,
+                stop_ids=self._stop_ids, members=part, server=server,
             )
-            for (place, most), members in together.items()
+            for (server, most), members in together.items()
             for part in (members[i : i + size] for i in range(0, len(members), size))
         ]  # fmt: skip
 
@@ -249,8 +249,8 @@ class VllmEngine:
         """Ask the servers that play, and note the answer to each prompt. Returns what failed."""
         playing, sent = self._playing(), []
         for request in due:
-            own = self.servers[request.place]
-            server = own if own.plays else playing[request.place % len(playing)]
+            own = self.servers[request.server]
+            server = own if own.plays else playing[request.server % len(playing)]
             future = self._threads.submit(server.complete, self._adapter, request)
             sent.append((future, request, server))
         while wait([future for future, *_ in sent], timeout=_LOOK).not_done:

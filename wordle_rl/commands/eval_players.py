@@ -44,8 +44,7 @@ from wordle_rl.rewards.scoring import RewardSet, build_reward_set
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form, check_room
 from wordle_rl.rollouts.history import fixed_states
-from wordle_rl.rollouts.play import ModelPlayer, check_grammar, new_games, play
-from wordle_rl.rollouts.play import Player as Seated
+from wordle_rl.rollouts.play import Actor, ModelPlayer, check_grammar, new_games, play
 from wordle_rl.rollouts.teacher import ScriptedPlayer, draw_shots
 from wordle_rl.runs.checkpoints import CheckpointStore, step_of
 from wordle_rl.runs.config import compose_config
@@ -72,7 +71,7 @@ class EvalSettings:
     """What to evaluate and how, see conf/eval.yaml."""
 
     run: str | None = None
-    checkpoint: str | int = "best"
+    checkpoint: str | Annotated[int, Within(0, MOST)] = "best"
     player: str | None = None
     form: Literal["conversation", "fresh", "tool"] = "conversation"
     allow_mismatch: bool = False
@@ -180,8 +179,8 @@ class LoadedPlayer(Tournament):
     """A player, with the words, rules, prompt and rewards that it plays by."""
 
     name: str  # in reports
-    seat: Callable[[int], Seated]  # makes the player of a batch, from its first game's number
-    rewards: RewardSet  # what its games earn, such as player.rewards.score(game).total
+    seat: Callable[[int], Actor]  # makes the player of a batch, from its first game's number
+    rewards: RewardSet  # what its games earn, such as player.rewards.reward(game).total
     games_at_once: int = _GAMES_AT_ONCE
     lineage: str | None = None  # how a model was made, in one line
     samples: int | None = None  # games per secret, None for as many as the settings say
@@ -305,7 +304,7 @@ def build_solvers(knowledge: Knowledge, decoder: Decoder | None = None) -> list[
 def enter(player: Player, tournament: Tournament, rewards: RewardSet) -> LoadedPlayer:
     """Enter a scripted player. It writes its guesses as in a conversation, whatever form=."""
 
-    def seat(first: int) -> Seated:
+    def seat(first: int) -> Actor:
         return ScriptedPlayer(player=player, draws=tournament.draws(first))
 
     return LoadedPlayer(**vars(tournament), name=player.name, seat=seat, rewards=rewards)
@@ -336,7 +335,7 @@ def build_players(
     check_room(talk, sampling, model.max_context, guesses=given)
     check_grammar(talk, sampling, tournament.words.allowed_set)
 
-    def seat(first: int, sampling: Sampling = sampling) -> Seated:
+    def seat(first: int, sampling: Sampling = sampling) -> Actor:
         draws = tournament.draws(first)
         return ModelPlayer(
             engine=policy.engine(), form=talk, sampling=sampling, draws=draws,

@@ -53,8 +53,8 @@ def rescore(
             # In a game of rollout=best_of, each turn has a reward of its own.
             parts = [[turn] for turn in game.turns] if "candidates" in record else [game.turns]
             left = (game.state.max_turns - game.state.turn) * game.lost
-            scored = [rewards.score_turns(turns, unplayed=0).turns for turns in parts[:-1]]
-            scored += [rewards.score_turns(turns, unplayed=left).turns for turns in parts[-1:]]
+            scored = [rewards.reward_turns(turns, unplayed=0).turns for turns in parts[:-1]]
+            scored += [rewards.reward_turns(turns, unplayed=left).turns for turns in parts[-1:]]
             now.append(GameReward(turns=tuple(turn for part in scored for turn in part)))
         if now:
             print(f"{len(now):,} games of {split}")

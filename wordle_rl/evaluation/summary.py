@@ -56,7 +56,7 @@ def summarise(
     if not games:
         raise ValueError(f"{player} on {split}: there are no games to summarise")
     turns, secrets = skills(games, knowledge), [game.secret for game in games]
-    scores = [rewards.score(game) for game in games] if rewards else []
+    scores = [rewards.reward(game) for game in games] if rewards else []
     return {
         "player": player,
         "split": split,

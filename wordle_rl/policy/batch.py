@@ -1,7 +1,7 @@
 """What a model is trained on, and how it is split into minibatches and micro-batches.
 
 A minibatch is what one optimiser step uses; a micro-batch is a part of it that fits into memory.
-Rows of one unit always stay together.
+RowIndex of one unit always stay together.
 """
 
 from dataclasses import dataclass, field, replace
@@ -43,7 +43,7 @@ class DoesNotFit(RuntimeError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Targets:
+class TokenTargets:
     """Probabilities of tokens at some places of one sequence. At each place they sum to 1."""
 
     places: NDArray[np.int64]  # [M] place in the sequence
@@ -68,7 +68,7 @@ class Batch:
     old_values: FloatArray | None = None  # the value head's, before the first update
     targets: FloatArray | None = None  # what the value head should predict, 0 where not trained
     target_scale: float = 1.0  # unit of values in the loss
-    distributions: list[Targets] | None = None  # [N] to learn in place of the ids
+    distributions: list[TokenTargets] | None = None  # [N] to learn in place of the ids
     units: NDArray[np.int64] | None = None  # [N] rows with one number are never split
     # [N] of each row, for each trained token, what it was drawn from. None: the whole vocabulary.
     choices: list[list[Choices]] | None = None
@@ -88,7 +88,7 @@ def split_micro_batches(batch: Batch, max_tokens: int) -> list[NDArray[np.int64]
 
 
 def split_by_prompt(batch: Batch, max_tokens: int) -> list[NDArray[np.int64]]:
-    """As split_micro_batches, for a model that computes once what all rows begin with.
+    """Like split_micro_batches, for a model that computes a shared prefix only once.
 
     Guesses drawn in one state begin with the same conversation. Where that is most of their tokens,
     each prompt has micro-batches of its own.

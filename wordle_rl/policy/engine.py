@@ -47,8 +47,8 @@ class EngineLost(RuntimeError):
 class Engine(Protocol):
     """Completes prompts with one state of a model's weights.
 
-    A prompt has 1 to max_context - 1 tokens. What it begins with need not be computed again if an
-    earlier prompt, or its answer, began with the same tokens.
+    A prompt has 1 to max_context - 1 tokens. A prefix shared with an earlier prompt and
+    its answer need not be computed again.
     """
 
     max_context: int  # tokens of a prompt with its answer

@@ -1,4 +1,4 @@
-"""Which tokens an answer may go on with, where only answers of a given list may be drawn.
+"""Constrained decoding: the tokens that may continue an answer where only listed ones may be drawn.
 
 Where several tokens may follow, the model's distribution is taken over these alone; where only one
 may, nothing is drawn. This mask is a part of the policy: the trainer scores drawn tokens under the

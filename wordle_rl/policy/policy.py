@@ -25,8 +25,8 @@ from wordle_rl.policy.batch import (
 from wordle_rl.policy.computing import Computing, Precision
 from wordle_rl.policy.engine import Engine
 from wordle_rl.policy.optim import Optim
-from wordle_rl.policy.prefix_cache import CachedEngine, Model
-from wordle_rl.policy.token_outputs import Rows, TokenOutputs
+from wordle_rl.policy.prefix_cache import CachedEngine, CachedModel
+from wordle_rl.policy.token_outputs import RowIndex, TokenOutputs
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.processes import ALONE, Processes
@@ -42,7 +42,7 @@ class Policy(ABC):
     """A language model that plays, scores and learns."""
 
     lm: Any  # the backend's LanguageModel
-    rows: Callable[[Any], Model]  # gives a model an empty cache of rows
+    make_cache: Callable[[Any], CachedModel]  # gives a model an empty cache of rows
     served: Callable[[], Any] | None = None  # gives the engine to play with, None for an own one
     reference: Policy | None = None  # another model, which never changes; None for the start
     version = 0  # raised whenever the weights may change
@@ -73,7 +73,7 @@ class Policy(ABC):
         return self.served() if self.served else self._build_engine()
 
     def _build_engine(self) -> CachedEngine:
-        rows, stops, most = self.rows(self.lm), self.tokenizer.stop_ids, self._max_context
+        rows, stops, most = self.make_cache(self.lm), self.tokenizer.stop_ids, self._max_context
         return CachedEngine(rows, stop_ids=stops, max_context=most, timers=self.timers)
 
     def check_predictions(self) -> None:
@@ -119,14 +119,14 @@ class Policy(ABC):
         """Write the model or adapter and its tokenizer in the format of their library."""
 
     @abstractmethod
-    def _read(
-        self, batch: Batch, rows: Rows, *, reference: bool = False, values: bool = False
+    def _forward(
+        self, batch: Batch, rows: RowIndex, *, reference: bool = False, values: bool = False
     ) -> FloatArray:
-        """What the model says of some rows [R, T]: values, or the tokens' log-probabilities."""
+        """The model's outputs for some rows [R, T]: values, or the tokens' log-probabilities."""
 
     @abstractmethod
-    def _add_gradient(self, batch: Batch, rows: Rows, algorithm: Algorithm) -> dict[str, float]:
-        """Add up the gradient of some rows. Returns what _compute_loss() says of them."""
+    def _add_gradient(self, batch: Batch, rows: RowIndex, algorithm: Algorithm) -> dict[str, float]:
+        """Accumulate the gradient of some rows. Returns what _compute_loss() says of them."""
 
     @abstractmethod
     def _drop_gradients(self) -> None: ...
@@ -159,8 +159,8 @@ class Policy(ABC):
     def _read_all(self, batch: Batch, **what: bool) -> FloatArray:
         out = np.zeros(batch.ids.shape, np.float32)
 
-        def read(rows: Rows) -> None:
-            found = self._read(batch, rows, **what)
+        def read(rows: RowIndex) -> None:
+            found = self._forward(batch, rows, **what)
             out[rows, : found.shape[1]] = found
 
         self.run_micro_batches(batch, read)
@@ -196,13 +196,13 @@ class Policy(ABC):
         return _name_metrics(totals) | {"grad_norm": norm, "update/skipped": float(skipped)}
 
     def _compute_loss(
-        self, batch: Batch, rows: Rows, algorithm: Algorithm
+        self, batch: Batch, rows: RowIndex, algorithm: Algorithm
     ) -> tuple[Any, dict[str, Any]]:
         """The loss of some rows, and their part of an update's metrics.
 
         A metric is a sum over the trained tokens, or their largest value if it is in LARGEST.
         """
-        outputs: TokenOutputs = self.lm.read(
+        outputs: TokenOutputs = self.lm.forward(
             batch, rows, temperature=self._temperature,
             entropy=algorithm.needs_entropy, values=algorithm.needs_values,
         )  # fmt: skip
@@ -246,7 +246,7 @@ class Policy(ABC):
             "largest_sampler_gap": xp.max(gap),
         }
 
-    def run_micro_batches(self, batch: Batch, work: Callable[[Rows], T]) -> list[T]:
+    def run_micro_batches(self, batch: Batch, work: Callable[[RowIndex], T]) -> list[T]:
         """Do the work on the rows of each micro-batch that has a trained token.
 
         When one of them does not fit into memory, the limit becomes half its size for the rest of
@@ -270,7 +270,7 @@ class Policy(ABC):
                 flush=True,
             )
 
-    def _try(self, batch: Batch, work: Callable[[Rows], T]) -> tuple[list[T], Rows | None]:
+    def _try(self, batch: Batch, work: Callable[[RowIndex], T]) -> tuple[list[T], RowIndex | None]:
         """Do all the work. Returns the rows that did not fit into memory, too, if there are any."""
         done = []
         split = split_by_prompt if self.shares_openings else split_micro_batches

@@ -1,11 +1,11 @@
-"""The rollout engine: completes prompts, and keeps keys and values between calls.
+"""The rollout engine: completes prompts, with a prefix cache of keys and values (a KV cache).
 
-It finds by itself what a prompt has in common with a row that it holds, so the next turn of a
-conversation feeds only what is new. A prompt that comes several times is computed once and copied.
+Each prompt is matched with the rows that are held, so the next turn of a conversation feeds only
+what is new. A prompt that comes several times is computed once and copied.
 What new prompts all begin with is computed once, too. After a call the engine holds its rows alone.
 
 The model's cache has one row of keys and values in each slot. A row's length alone says which of
-them count, so what was fed behind a row's end is never read. Rows whose answer has ended move
+them count, so what was fed behind a row's end is never read. RowIndex whose answer has ended move
 behind the others and are computed no more.
 """
 
@@ -26,7 +26,7 @@ _SHRINK = 0.9  # move rows when at most this share of the computed ones is still
 Ints = NDArray[np.int64]
 
 
-class Model(Protocol):
+class CachedModel(Protocol):
     """A model with a cache of rows. Hidden states [n, ...] are the backend's own arrays."""
 
     whole: bool  # whether a row goes on only behind its last token, and must not be fed in vain
@@ -66,17 +66,17 @@ class _Answer:
     """An answer while it is drawn: token by token, with those that the grammar forces."""
 
     def __init__(
-        self, room: int, most: int, stop_ids: frozenset[int], place: OpenAnswer | None
+        self, room: int, most: int, stop_ids: frozenset[int], node: OpenAnswer | None
     ) -> None:
-        """room: tokens that the context holds. most: tokens of an answer. place: None is free."""
+        """room: tokens that the context holds. most: tokens of an answer. node: None is free."""
         self.ids: list[int] = []
         self.fed = 0  # ids whose keys and values are computed
         self.stop: StopReason | None = None
         self._logprobs: list[float] = []
         self._choices: list[Choices] = []
         self._room, self._most, self._stop_ids = room, most, stop_ids
-        self._place = place
-        self.next_choices = None if place is None else place.choices
+        self._node = node
+        self.next_choices = None if node is None else node.choices
         self._follow()
 
     def take(self, token: int, logprob: float) -> None:
@@ -91,12 +91,12 @@ class _Answer:
     def _add(self, token: int, logprob: float) -> None:
         self.ids.append(token)
         self._logprobs.append(logprob)
-        if self._place is not None and self.next_choices is not None:
+        if self._node is not None and self.next_choices is not None:
             self._choices.append(self.next_choices)
-            after = self._place.after(token)
-            self._place = None if isinstance(after, str) else after
-            if self._place is not None:  # at the end the last choices stay, and are not used
-                self.next_choices = self._place.choices
+            after = self._node.after(token)
+            self._node = None if isinstance(after, str) else after
+            if self._node is not None:  # at the end the last choices stay, and are not used
+                self.next_choices = self._node.choices
         if token in self._stop_ids:
             self.stop = StopReason.STOP_TOKEN
         elif len(self.ids) == self._most:
@@ -122,7 +122,7 @@ class CachedEngine:
 
     def __init__(
         self,
-        model: Model,
+        model: CachedModel,
         *,
         stop_ids: frozenset[int],
         max_context: int,
@@ -145,15 +145,15 @@ class CachedEngine:
             return []
         given = [tuple(ids) for ids in prompts]
         check_prompts(given, self.max_context)
-        places = grammar or [None] * len(given)
+        nodes = grammar or [None] * len(given)
         answers = [
-            _Answer(self.max_context - len(ids), sampling.max_tokens, self._stop_ids, place)
-            for ids, place in zip(given, places, strict=True)
+            _Answer(self.max_context - len(ids), sampling.max_tokens, self._stop_ids, node)
+            for ids, node in zip(given, nodes, strict=True)
         ]
         with self._timers("prefill"):
             # What the grammar forces is read with the prompt.
             begun = [(*ids, *a.feed()) for ids, a in zip(given, answers, strict=True)]
-            hidden, at = self._read(begun)
+            hidden, at = self._prefill(begun)
         with self._timers("decode"):
             lengths = np.array([len(begun[i]) for i in at])
             at = self._answer(answers, hidden, at, lengths, sampling, uniforms)
@@ -164,11 +164,11 @@ class CachedEngine:
         """See wordle_rl.policy.engine.Engine."""
         check_prompts(prompts, self.max_context)
         given = [tuple(ids) for ids in prompts]
-        hidden, at = self._read(given)
+        hidden, at = self._prefill(given)
         self._held = [given[i] for i in at]
         return self._model.score(self._model.compute_logits(hidden))[np.argsort(at)]
 
-    def _read(self, prompts: list[tuple[int, ...]]) -> tuple[Any, Ints]:
+    def _prefill(self, prompts: list[tuple[int, ...]]) -> tuple[Any, Ints]:
         """Feed what is new of each prompt.
 
         Returns hidden states by slot, and [slots] which prompt is in each slot.
@@ -178,15 +178,15 @@ class CachedEngine:
         for i, ids in enumerate(prompts):
             first.setdefault(ids, i)
         unlike = list(first)
-        found = find_beginnings(unlike, held)
+        found = find_prefixes(unlike, held)
         if self._model.whole:
             found = [(i, n) if n and n == len(held[i]) else (0, 0) for i, n in found]
         if len(unlike) > 1 and not any(shared for _, shared in found):
             room = min(map(len, unlike)) - 1  # no two have less in common than these
-            if opening := min(count_common(min(unlike), max(unlike)), room):
+            if opening := min(common_prefix(min(unlike), max(unlike)), room):
                 self._feed([unlike[0][:opening]], [0])
                 found = [(0, opening)] * len(unlike)
-        slots = self._place([slot if shared else None for slot, shared in found])
+        slots = self._assign_slots([slot if shared else None for slot, shared in found])
         order = np.argsort(slots)
         hidden = self._feed([unlike[i][found[i][1] :] for i in order], [found[i][1] for i in order])
         # Copies of prompts that came several times.
@@ -206,7 +206,7 @@ class CachedEngine:
             row[: len(new)] = new
         return self._model.feed(ids, np.array(starts, np.int64), counts - 1)
 
-    def _place(self, sources: list[int | None]) -> list[int]:
+    def _assign_slots(self, sources: list[int | None]) -> list[int]:
         """Give each of n prompts one of the first n slots, its source's own if possible.
 
         The others get a copy of their source slot.
@@ -276,7 +276,7 @@ class CachedEngine:
         return len(going)
 
 
-def find_beginnings(
+def find_prefixes(
     prompts: Sequence[tuple[int, ...]], held: Sequence[tuple[int, ...]]
 ) -> list[tuple[int, int]]:
     """For each prompt the row that it shares most with, and how many tokens, but for its last."""
@@ -286,13 +286,13 @@ def find_beginnings(
     for ids in prompts:
         place = bisect_left(ordered, ids)  # the best rows are beside it
         near = order[max(place - 1, 0) : place + 1]
-        shared = [min(count_common(ids, held[slot]), len(ids) - 1) for slot in near]
+        shared = [min(common_prefix(ids, held[slot]), len(ids) - 1) for slot in near]
         best = max(shared, default=0)
         found.append((near[shared.index(best)] if best else 0, best))
     return found
 
 
-def count_common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+def common_prefix(one: tuple[int, ...], other: tuple[int, ...]) -> int:
     """How many tokens two prompts both begin with."""
     most = min(len(one), len(other))
     if one[:most] == other[:most]:

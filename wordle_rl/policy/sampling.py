@@ -114,7 +114,7 @@ def generator(
 def planned(
     secrets: Sequence[T], seed: int, places: range, purpose: Purpose | None = None
 ) -> list[T]:
-    """What a run plays at these places of its whole sequence of groups.
+    """The secrets (or rows) at these positions of the run's sequence of groups.
 
     Each epoch goes once through a new shuffle of all secrets, or rows. purpose: of other shuffles
     than those of the training secrets.

@@ -1,4 +1,4 @@
-"""What one forward pass says of each trained token: log-probability, entropy and value."""
+"""The outputs of one forward pass at each trained token: log-probability, entropy and value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wordle_rl.policy.batch import LOGITS_BYTES, Batch, FloatArray
 from wordle_rl.policy.grammar import Choices, Options
 
 _BYTES = 4  # of a float32 logit
-Rows = NDArray[np.int64]  # [R] numbers of some rows of a batch
+RowIndex = NDArray[np.int64]  # [R] numbers of some rows of a batch
 
 
 class TokenOutputs(NamedTuple):
@@ -38,7 +38,7 @@ class Wanted:
     choices: list[Choices] | None = None  # of each place, what its token was drawn from
 
     @classmethod
-    def of(cls, batch: Batch, rows: Rows, trained: NDArray[np.bool_]) -> Wanted:
+    def of(cls, batch: Batch, rows: RowIndex, trained: NDArray[np.bool_]) -> Wanted:
         """What is wanted at the trained places [R, T] of some rows."""
         if batch.distributions is None:
             ids = batch.ids[rows, : trained.shape[1]][trained]
@@ -100,17 +100,17 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def recompute_head(self, function: Callable[..., Any], states: Any, start: int) -> Any:
-        """function(states, start), which uses the head. The backward pass calls it again."""
+        """function(states, start), which the backward pass computes again to save memory."""
 
     def states_at_once(self, wanted: Wanted) -> int:
         """States whose logits may exist at once."""
         most = self.vocabulary if wanted.choices is None else sum(map(len, wanted.choices))
         return max(LOGITS_BYTES // (_BYTES * min(most, self.vocabulary)), 1)
 
-    def read(
+    def forward(
         self,
         batch: Batch,
-        rows: Rows,
+        rows: RowIndex,
         *,
         temperature: float,
         entropy: bool = False,

@@ -159,12 +159,12 @@ class RewardSet:
         """The least that one turn can get, the outcome included."""
         return math.fsum(self.weights[n] * part.range[0] for n, part in self.components.items())
 
-    def score(self, game: Game) -> GameReward:
+    def reward(self, game: Game) -> GameReward:
         """Reward of a game, finished or cut off; the game is not changed."""
         unplayed = game.state.max_turns - game.state.turn if game.lost else 0
-        return self.score_turns(game.turns, unplayed=unplayed)
+        return self.reward_turns(game.turns, unplayed=unplayed)
 
-    def score_turns(self, turns: Sequence[PlayedTurn], *, unplayed: int = 0) -> GameReward:
+    def reward_turns(self, turns: Sequence[PlayedTurn], *, unplayed: int = 0) -> GameReward:
         """Reward of successive turns of one game, or of a single candidate turn.
 
         unplayed: turns that a lost game still had when a violation ended it.

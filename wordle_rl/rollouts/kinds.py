@@ -63,7 +63,7 @@ class RolloutTask:
 
 
 def play_task(task: RolloutTask) -> list[Rollout]:
-    """Play a task as its kind does, with at most games_at_once games side by side.
+    """Play a task in the way that rollout= chose, at most games_at_once games at a time.
 
     There are fewer if memory runs out. Draws depend on game and turn alone, so the games are the
     same as all at once.
@@ -135,7 +135,7 @@ def play_best_of(task: RolloutTask) -> list[Rollout]:
             for i in dict.fromkeys(number // size for number in candidates):
                 numbers = range(i * size, (i + 1) * size)
                 drawn = [candidates[number] for number in numbers]
-                rewards = [step.recipe.rewards.score(candidate).total for candidate in drawn]
+                rewards = [step.recipe.rewards.reward(candidate).total for candidate in drawn]
                 chosen = rewards.index(max(rewards))
                 [said] = drawn[chosen].turns
                 games[i].play(

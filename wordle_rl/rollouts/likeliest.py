@@ -1,8 +1,8 @@
 """The likeliest whole answers, by beam search (`sampling.beams`).
 
 Token by token, a model may begin a word that it cannot end well. Here whole answers are compared,
-by the probability that the model gives them without a grammar. No answer is likelier than its
-beginning, so an answer that is as likely as every beginning left is the likeliest of all.
+by the probability that the model gives them without a grammar. An answer is never likelier than
+its prefix. So a finished answer that is at least as likely as every open prefix is the likeliest.
 """
 
 import heapq

@@ -21,9 +21,9 @@ from wordle_rl.rollouts.likeliest import complete_likeliest
 from wordle_rl.rollouts.talk import Talk
 from wordle_rl.words.lists import WordLists
 
-# Plays one answer in each of some games, which are given by their numbers. The second argument says
+# Plays one answer in each of these games, a mapping from number to game. The second argument says
 # how many answers came before. It forfeits games that leave no room for an answer.
-Player = Callable[[Mapping[int, Game], int], None]
+Actor = Callable[[Mapping[int, Game], int], None]
 T = TypeVar("T")
 
 
@@ -39,7 +39,7 @@ def new_games(
 
 
 def play(
-    player: Player,
+    player: Actor,
     games: list[Game],
     *,
     answers: int | None = None,
@@ -60,7 +60,7 @@ def play(
 
 
 class Portions:
-    """How many games play side by side: half as many from then on, when memory runs out."""
+    """Plays games in portions, halved for the rest of the run each time memory runs out."""
 
     def __init__(self) -> None:
         self._limit: int | None = None  # found when memory ran out

@@ -30,7 +30,7 @@ from wordle_rl.training.update import pad
 from wordle_rl.words.lists import WORD_LENGTH
 
 
-def score_rollouts(step: Step, rollouts: Sequence[Rollout]) -> list[Rollout]:
+def reward_rollouts(step: Step, rollouts: Sequence[Rollout]) -> list[Rollout]:
     """Give each rollout of this process its reward and, if needed, its scores."""
     if step.recipe.algorithm.scores_rollouts:
         rollouts = _score_talks(step, rollouts)
@@ -39,7 +39,7 @@ def score_rollouts(step: Step, rollouts: Sequence[Rollout]) -> list[Rollout]:
 
 
 def _reward(recipe: Recipe, rollout: Rollout) -> GameReward:
-    reward = recipe.rewards.score(rollout.game)
+    reward = recipe.rewards.reward(rollout.game)
     divergence = None
     if rollout.scores is not None and recipe.algorithm.needs_reference:
         divergence = np.zeros(len(rollout.answer_lengths))

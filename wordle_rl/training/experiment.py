@@ -82,7 +82,7 @@ class Experiment:
         return dataclasses.replace(self.recipe.sampling, temperature=0.0)
 
     @property
-    def most_given(self) -> int:
+    def most_earlier_guesses(self) -> int:
         """The most guesses that a game of training begins with."""
         if self.recipe.states is not None:
             return max(len(given.clues) for given in self.recipe.states)

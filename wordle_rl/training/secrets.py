@@ -13,13 +13,13 @@ from wordle_rl.rollouts.given import GivenState
 from wordle_rl.rollouts.settings import Recipe
 
 _ROUNDING = 1e-9  # 0.29 x 100 is below 29
-T = TypeVar("T")  # a secret, or the place of a row
+T = TypeVar("T")  # a secret, or the position of a row
 
 
-def spare_secrets(secrets: Sequence[T], places: range, *, seed: int, step: int) -> list[T]:
+def spare_secrets(secrets: Sequence[T], positions: range, *, seed: int, step: int) -> list[T]:
     """Secrets for a step's replacement groups, taken from a separate shuffle."""
     order = generator(Purpose.SPARE_SECRETS, seed=seed, step=step).permutation(len(secrets))
-    return [secrets[int(order[place % len(secrets)])] for place in places]
+    return [secrets[int(order[position % len(secrets)])] for position in positions]
 
 
 def group_secrets(recipe: Recipe, step: int, numbers: range) -> list[str]:
@@ -28,9 +28,11 @@ def group_secrets(recipe: Recipe, step: int, numbers: range) -> list[str]:
     training, allowed = recipe.secrets, recipe.allowed_secrets
     if numbers.start >= groups:
         spare = partial(spare_secrets, seed=seed, step=step)
-        places = range(numbers.start - groups, numbers.stop - groups)
-        # The phase differs from step to step, since most steps have too few places for a share.
-        return mix_secrets(places, share, partial(spare, training), partial(spare, allowed), step)
+        positions = range(numbers.start - groups, numbers.stop - groups)
+        # The phase differs from step to step, since most steps have too few positions for a share.
+        return mix_secrets(
+            positions, share, partial(spare, training), partial(spare, allowed), step
+        )
     due = mix_secrets(
         range(step * groups, (step + 1) * groups),
         share,
@@ -50,8 +52,8 @@ def group_states(
     """
     groups, seed, rows = recipe.rollout.groups, recipe.seed, range(len(states))
     if numbers.start >= groups:
-        places = range(numbers.start - groups, numbers.stop - groups)
-        return [states[row] for row in spare_secrets(rows, places, seed=seed, step=step)]
+        positions = range(numbers.start - groups, numbers.stop - groups)
+        return [states[row] for row in spare_secrets(rows, positions, seed=seed, step=step)]
     chosen = planned(rows, seed, range(step * groups, (step + 1) * groups))
     again = []
     for secret in recipe.replayed:
@@ -62,25 +64,25 @@ def group_states(
 
 
 def mix_secrets(
-    places: range,
+    positions: range,
     share: float,
     training: Callable[[range], list[str]],
     allowed: Callable[[range], list[str]],
     phase: int = 0,
 ) -> list[str]:
-    """The secrets at these places, where a share of all places has any allowed word.
+    """The secrets at these positions, where a share of all positions has any allowed word.
 
-    The places with an allowed word are evenly spread. training, allowed: give the secrets at some
-    places of their own sequence, so that each sequence is played without gaps. phase: moves the
-    places with an allowed word.
+    Those with an allowed word are evenly spread. training, allowed: give the secrets at some
+    positions of their own sequence, so that each sequence is played without gaps. phase: moves the
+    positions with an allowed word.
     """
 
-    def count(place: int) -> int:
-        """How many of the places before this one have an allowed word."""
-        before, all_of_them = share * phase + _ROUNDING, share * (place + phase) + _ROUNDING
+    def count(position: int) -> int:
+        """How many of the positions before this one have an allowed word."""
+        before, all_of_them = share * phase + _ROUNDING, share * (position + phase) + _ROUNDING
         return math.floor(all_of_them) - math.floor(before)
 
-    first, last = count(places.start), count(places.stop)
-    plain = iter(training(range(places.start - first, places.stop - last)))
+    first, last = count(positions.start), count(positions.stop)
+    plain = iter(training(range(positions.start - first, positions.stop - last)))
     extra = iter(allowed(range(first, last)))
-    return [next(extra if count(p + 1) > count(p) else plain) for p in places]
+    return [next(extra if count(p + 1) > count(p) else plain) for p in positions]

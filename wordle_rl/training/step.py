@@ -22,7 +22,7 @@ from wordle_rl.runs.processes import share
 from wordle_rl.training.advantages import (
     groups_without_spread,
     letter_advantages,
-    score_rollouts,
+    reward_rollouts,
     share_of_idle_turns,
     step_advantages,
 )
@@ -147,7 +147,7 @@ def play_groups(step: Step, numbers: range) -> list[Rollout]:
     """
     processes = step.policy.processes
     mine = share(len(numbers), processes)
-    rollouts = score_rollouts(step, collect_rollouts(step, numbers[mine.start : mine.stop]))
+    rollouts = reward_rollouts(step, collect_rollouts(step, numbers[mine.start : mine.stop]))
     return [rollout for part in processes.gather(rollouts) for rollout in part]
 
 

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from wordle_rl.game.players import Teacher
 from wordle_rl.game.rules import Game, State
-from wordle_rl.policy.batch import Targets
+from wordle_rl.policy.batch import TokenTargets
 from wordle_rl.rollouts.forms import Form
 from wordle_rl.rollouts.talk import Talk
 from wordle_rl.rollouts.teacher import TeacherSettings
 
 ASTRAY = 0.1  # weight in the loss of a token of an answer that is wrong already
 
-Parts = tuple[NDArray, NDArray, NDArray]  # places, ids and probabilities of Targets
+Parts = tuple[NDArray, NDArray, NDArray]  # places, ids and probabilities of TokenTargets
 
 
 class TokenTeacher:
@@ -39,13 +39,13 @@ class TokenTeacher:
         """Ids of a guess. It begins the answer unless a thought comes before it."""
         return self._form.chat.answer(self._form.write(word), begins=self._reasoning is None)
 
-    def of_talk(self, game: Game, talk: Talk) -> Targets:
-        """Targets at the trained positions of a conversation of the teacher's game.
+    def of_talk(self, game: Game, talk: Talk) -> TokenTargets:
+        """TokenTargets at the trained positions of a conversation of the teacher's game.
 
         A thought does not depend on the guess after it. So its targets come from its wordings
         alone, and the guess has the same targets as without a thought.
         """
-        parts: list[Targets] = []
+        parts: list[TokenTargets] = []
         for i, part in talk.answers.items():
             if talk.trained[part.start]:
                 turn, ids, place = game.turns[i], talk.ids[part.start : part.stop], part.start
@@ -59,8 +59,8 @@ class TokenTeacher:
         targets = _join([(p.places, p.ids, p.probabilities) for p in parts])
         return replace(targets, astray=np.concatenate([p.astray for p in parts]))
 
-    def targets(self, state: State, answer: Sequence[int], start: int) -> Targets:
-        """Targets of an answer's tokens, each given the tokens before it.
+    def targets(self, state: State, answer: Sequence[int], start: int) -> TokenTargets:
+        """TokenTargets of an answer's tokens, each given the tokens before it.
 
         answer: ids of an answer in this state. start: its position in the sequence. Where no answer
         of the teacher begins so, any word of its pool is the target, and then any allowed word.
@@ -107,8 +107,8 @@ class _TextCounts:
 
 def _compute_targets(
     left: NDArray[np.int64], drawn: Sequence[int], start: int, instead: Sequence[_TextCounts] = ()
-) -> Targets:
-    """Targets of the tokens of a text drawn from equally likely texts.
+) -> TokenTargets:
+    """TokenTargets of the tokens of a text drawn from equally likely texts.
 
     left: [texts, tokens]. start: position of the drawn text. instead: counts of the texts to take
     where no text is left, the first ones that have any. Raises LookupError if no text is the drawn
@@ -131,11 +131,11 @@ def _compute_targets(
     return replace(_join(found), astray=np.array(astray, np.int64))
 
 
-def _join(parts: Sequence[Parts]) -> Targets:
+def _join(parts: Sequence[Parts]) -> TokenTargets:
     """Places, ids and probabilities, put together."""
     none = np.zeros(0)
     places, ids, probabilities = map(np.concatenate, zip((none,) * 3, *parts, strict=True))
-    return Targets(
+    return TokenTargets(
         places=places.astype(np.int64),
         ids=ids.astype(np.int64),
         probabilities=probabilities.astype(np.float32),

@@ -102,7 +102,7 @@ class HeldOutPlay:
         temperature = setup.trainer.validation_temperature
         sampling = replace(setup.recipe.sampling, temperature=temperature)
         games = self.play(secrets, "validation", sampling=sampling, check=check)
-        scores = [setup.recipe.rewards.score(game) for game in games]
+        scores = [setup.recipe.rewards.reward(game) for game in games]
         if show is not None:
             show(games, scores)
         totals = np.array([score.total for score in scores])

@@ -15,8 +15,7 @@ from wordle_rl.game.players import MEANINGS, GreedyEntropy, Teacher, title
 from wordle_rl.game.rules import Game, PlayedTurn, Rules, State
 from wordle_rl.policy.settings import EMBEDDED
 from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.rollouts.play import ModelPlayer, list_answers, new_games, play
-from wordle_rl.rollouts.play import Player as Seated
+from wordle_rl.rollouts.play import Actor, ModelPlayer, list_answers, new_games, play
 from wordle_rl.rollouts.talk import Talk
 from wordle_rl.rollouts.teacher import ScriptedPlayer
 from wordle_rl.runs.folder import RunFolder, given_name
@@ -51,7 +50,7 @@ class Opponent:
     rules: Rules
     rewards: RewardSet
     secrets: tuple[str, ...]  # of games, where nobody names one
-    seat: Callable[[], Seated]  # a new player; a model's begins with an empty engine
+    seat: Callable[[], Actor]  # a new player; a model's begins with an empty engine
 
     @cached_property
     def _solver(self) -> GreedyEntropy:
@@ -128,7 +127,7 @@ class Opponent:
 
         return find_likeliest(player.engine, prompt, answers, stop=late, also=turn.guess)
 
-    def _scripted_chances(self, seated: Seated, turn: PlayedTurn) -> WordChances | None:
+    def _scripted_chances(self, seated: Actor, turn: PlayedTurn) -> WordChances | None:
         assert isinstance(seated, ScriptedPlayer)
         player = seated.player
         if isinstance(player, Teacher):

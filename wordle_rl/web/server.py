@@ -123,7 +123,7 @@ class Page:
         wanted = secret and read_word("secret", secret)
         watched = opponent.play(pick_secret(opponent, wanted), self._closing.is_set)
         game = watched.game
-        rewards = opponent.rewards.score(game)
+        rewards = opponent.rewards.reward(game)
         return {
             "game": self._keep(opponent, None, watched),
             "secret": game.secret,

@@ -63,7 +63,7 @@ def test_processes_that_do_not_come_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "_COME", timedelta(seconds=0.3))
     place = Launch(rank=0, size=3, local_rank=0, local_size=3, address="127.0.0.1", port=0)
     with (
-        pytest.raises(ProcessLost, match=r"of 3 processes there did not come 1, 2;"),
+        pytest.raises(ProcessLost, match=r"processes 1, 2 of 3 did not join;"),
         join_processes(place, str(tmp_path / "meeting")),
     ):
         pass

@@ -15,7 +15,7 @@ from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.policy import token_outputs
-from wordle_rl.policy.batch import Batch, DoesNotFit, Targets
+from wordle_rl.policy.batch import Batch, DoesNotFit, TokenTargets
 
 LENGTHS = (12, 12, 9, 7, 5, 4, 3, 2)
 VOCAB = 340  # of the model in model_folder
@@ -108,7 +108,7 @@ def with_targets(batch: Batch) -> Batch:
         places = np.flatnonzero(batch.trained[row])
         probabilities = np.tile([0.75, 0.25], len(places)).astype(np.float32)
         ids = np.stack([batch.ids[row, places], batch.ids[row, places] + 1], axis=1).ravel()
-        targets.append(Targets(places=places.repeat(2), ids=ids, probabilities=probabilities))
+        targets.append(TokenTargets(places=places.repeat(2), ids=ids, probabilities=probabilities))
     return replace(batch, distributions=targets)
 
 

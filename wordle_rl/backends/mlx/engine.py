@@ -111,7 +111,7 @@ def _fetch(logprobs: mx.array) -> NDArray[np.float32]:
 
 
 class MlxRows:
-    """Implements wordle_rl.policy.prefix_cache.Model. Hidden states are [n, H], logits [n, V]."""
+    """A wordle_rl.policy.prefix_cache.CachedModel. Hidden states are [n, H], logits [n, V]."""
 
     whole = False
     draw = staticmethod(draw_tokens)

@@ -32,7 +32,7 @@ from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.policy import Policy
-from wordle_rl.policy.token_outputs import Rows
+from wordle_rl.policy.token_outputs import RowIndex
 
 _OPTIMIZER = "optimizer.safetensors"
 
@@ -40,7 +40,7 @@ _OPTIMIZER = "optimizer.safetensors"
 class MlxPolicy(Policy):
     """A policy on one device."""
 
-    rows = MlxRows
+    make_cache = MlxRows
     _reference: Weights | None
 
     def __init__(
@@ -92,16 +92,16 @@ class MlxPolicy(Policy):
         self.optimizers = Optimizers(self.weights, self.optim, self.computing.precision)
         self.refresh_copy()
 
-    def _read(
-        self, batch: Batch, rows: Rows, *, reference: bool = False, values: bool = False
+    def _forward(
+        self, batch: Batch, rows: RowIndex, *, reference: bool = False, values: bool = False
     ) -> FloatArray:
         weights = self._reference if reference else self._weights_in_use
         assert weights is not None
         with self.lm.use_weights(weights):
-            outputs = self.lm.read(batch, rows, temperature=self._temperature, values=values)
+            outputs = self.lm.forward(batch, rows, temperature=self._temperature, values=values)
         return np.array(outputs.values if values else outputs.logprobs)
 
-    def _add_gradient(self, batch: Batch, rows: Rows, algorithm: Algorithm) -> dict[str, float]:
+    def _add_gradient(self, batch: Batch, rows: RowIndex, algorithm: Algorithm) -> dict[str, float]:
         def compute(weights: Weights) -> Any:
             with self.lm.use_weights(self._copy(weights)):
                 return self._compute_loss(batch, rows, algorithm)

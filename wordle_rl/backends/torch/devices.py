@@ -9,7 +9,7 @@ import os
 import psutil
 import torch
 
-from wordle_rl.backends.memory import Place, measure_memory
+from wordle_rl.backends.memory import DeviceKind, measure_memory
 from wordle_rl.backends.sizes import is_large
 from wordle_rl.policy.computing import Computing, Precision
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
@@ -22,15 +22,15 @@ DTYPES: dict[Precision, torch.dtype] = {
 _LOOK = 0.2  # seconds in which other programs are looked at
 
 
-def measure_device(device: str, processes: int) -> tuple[Place, float]:
+def measure_device(device: str, processes: int) -> tuple[DeviceKind, float]:
     """The kind of a device, and the bytes of memory that this process can have of it."""
     if device.startswith("cuda"):
         return "cuda", torch.cuda.mem_get_info(device)[0]
     return ("mps" if device == "mps" else "cpu"), measure_memory() / processes
 
 
-def choose_device(backend: LightningSettings, place: int) -> str:
-    """The device of a process. place: its number among the processes of this machine.
+def choose_device(backend: LightningSettings, index: int) -> str:
+    """The device of a process. index: its number among the processes of this machine.
 
     Raises ValueError for a device that this machine lacks.
     """
@@ -49,7 +49,7 @@ def choose_device(backend: LightningSettings, place: int) -> str:
             f"{number} must be 1..{have[accelerator]} with backend.accelerator={accelerator} on "
             f"this machine, not {backend.processes_here}"
         )
-    return f"cuda:{place}" if accelerator == "cuda" else accelerator
+    return f"cuda:{index}" if accelerator == "cuda" else accelerator
 
 
 def limit_product_caches(model: ModelSettings, device: str) -> None:
@@ -102,8 +102,8 @@ def choose_precision(device: torch.device) -> tuple[Precision, str]:
 def count_cpu_threads(processes: int = 1) -> int:
     """Threads for one of several processes: its share of OMP_NUM_THREADS, or of the cores.
 
-    Where torchrun started the processes, OMP_NUM_THREADS is for each, but torchrun's own 1 is none
-    of the user's choices.
+    Where torchrun started the processes, OMP_NUM_THREADS is for each, but torchrun's default of 1
+    does not count as the user's choice.
     """
     asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     launched = "TORCHELASTIC_RUN_ID" in os.environ

@@ -60,7 +60,7 @@ def _mask_unlikely(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
 
 
 class TorchRows:
-    """Implements wordle_rl.policy.prefix_cache.Model. Hidden states are [n, H], logits [n, V]."""
+    """A wordle_rl.policy.prefix_cache.CachedModel. Hidden states are [n, H], logits [n, V]."""
 
     whole = False
     draw = staticmethod(draw_tokens)

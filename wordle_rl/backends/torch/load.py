@@ -115,7 +115,7 @@ def _load_pretrained(
                 module.support_avx512bf16_for_cpu = False
     if settings.is_adapter:
         return load_adapter(model, folder), tokenizer
-    # What reads images has nothing to learn here.
+    # Freeze the vision part: games have no images.
     inside = {*model.get_decoder().parameters(), *model.get_output_embeddings().parameters()}
     for parameter in model.parameters():
         if parameter not in inside:

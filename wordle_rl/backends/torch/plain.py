@@ -28,7 +28,7 @@ _MOST_OFF = {2: 0.05, 4: 1e-3}  # mean relative error of hidden states, by bytes
 
 
 class Batch(DynamicCache):
-    """Rows that are computed together. Each ends in the last column of keys and values."""
+    """RowIndex that are computed together. Each ends in the last column of keys and values."""
 
     lengths: Ints  # [rows] tokens, the longest row fills all columns
 
@@ -123,7 +123,7 @@ class _States(tuple):
 
 
 class PlainRows(TorchRows):
-    """Implements wordle_rl.policy.prefix_cache.Model. A copied slot is a row that is read twice."""
+    """A wordle_rl.policy.prefix_cache.CachedModel. A copied slot is a row that is read twice."""
 
     whole = True
 

@@ -41,7 +41,7 @@ from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.policy import Policy
-from wordle_rl.policy.token_outputs import Rows
+from wordle_rl.policy.token_outputs import RowIndex
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.runs.files import read_object, write_json
 
@@ -55,7 +55,7 @@ class TorchPolicy(Policy):
     trained. micro_batch_tokens: padded tokens per forward and backward pass.
     """
 
-    rows = TorchRows
+    make_cache = TorchRows
     _reference: list[torch.Tensor] | None
 
     def __init__(
@@ -88,7 +88,7 @@ class TorchPolicy(Policy):
             self._merged = None  # peft's own forward pass is as fast
         computes = _copy_model(model, precision) if self._has_copy else self._merged or model
         known: Any = is_known(model.config)
-        kind, self.rows = (CausalLM, TorchRows) if known else (PlainLM, PlainRows)
+        kind, self.make_cache = (CausalLM, TorchRows) if known else (PlainLM, PlainRows)
         self.lm = kind(computes, checkpointing=gradient_checkpointing)
         self.shares_openings = self.lm.shares_openings
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
@@ -151,13 +151,13 @@ class TorchPolicy(Policy):
         self.apply_gradients.append(self.optimizers[-1].step)
 
     @torch.inference_mode()
-    def _read(
-        self, batch: Batch, rows: Rows, *, reference: bool = False, values: bool = False
+    def _forward(
+        self, batch: Batch, rows: RowIndex, *, reference: bool = False, values: bool = False
     ) -> FloatArray:
-        outputs = self.lm.read(batch, rows, temperature=self._temperature, values=values)
+        outputs = self.lm.forward(batch, rows, temperature=self._temperature, values=values)
         return (outputs.values if values else outputs.logprobs).cpu().numpy()
 
-    def _add_gradient(self, batch: Batch, rows: Rows, algorithm: Algorithm) -> dict[str, float]:
+    def _add_gradient(self, batch: Batch, rows: RowIndex, algorithm: Algorithm) -> dict[str, float]:
         with self.timers("forward"):
             loss, parts = self._compute_loss(batch, rows, algorithm)
         with self.timers("backward"):

@@ -91,7 +91,7 @@ class TorchProcesses(Processes):
             if time.monotonic() > end or any(other.exitcode for other in self._others):
                 missing = [str(rank) for rank, n in enumerate(names) if not store.check([n])]
                 raise ProcessLost(
-                    f"of {self.size} processes there did not come {', '.join(missing)}; on several "
+                    f"processes {', '.join(missing)} of {self.size} did not join; on several "
                     "machines start torchrun on each, with another --node-rank"
                 )
             time.sleep(0.05)

@@ -40,7 +40,7 @@ class NothingForSome(RewardSet):
 
     unpaid: tuple[str, ...]
 
-    def score(self, game: Game) -> GameReward:
+    def reward(self, game: Game) -> GameReward:
         found = super().reward(game)
         nothing = tuple(dict.fromkeys(turn, 0.0) for turn in found.turns)
         return GameReward(turns=nothing) if game.secret in self.unpaid else found

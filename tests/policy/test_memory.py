@@ -22,7 +22,7 @@ LONGEST = GameSize(opening=388, whole=2071, trained=1536)
 def plan(**changes: Any) -> Plan:
     """Qwen2.5-3B with its defaults on one GPU."""
     fields: dict[str, Any] = {
-        "sizes": QWEN, "place": "cuda", "half": True, "lora": LoraSettings(rank=32),
+        "sizes": QWEN, "device_kind": "cuda", "half": True, "lora": LoraSettings(rank=32),
         "game": LONGEST, "longest": 2071, "games": 512, "held_out_games": 200,
         "micro_batch_tokens": 4096,
     }  # fmt: skip
@@ -66,13 +66,13 @@ def test_keys_and_values_by_hand():
 # real code was counted on torch's meta device.
 COUNTED: dict[str, tuple[dict[str, Any], tuple[float, float, float]]] = {
     "qwen3b on cuda": ({}, (59.23, 36.98, 8.87)),
-    "qwen3b on mlx": ({"place": "mlx"}, (52.03, 36.94, 9.08)),
+    "qwen3b on mlx": ({"device_kind": "mlx"}, (52.03, 36.94, 9.08)),
     "qwen1.5b on cuda": (
         {"sizes": QWEN_SMALL, "lora": LoraSettings(rank=8)},
         (43.71, 21.92, 4.71),
     ),
     "gemma4b on mlx": (
-        {"sizes": GEMMA, "place": "mlx", "lora": LoraSettings(rank=8), "games": 32,
+        {"sizes": GEMMA, "device_kind": "mlx", "lora": LoraSettings(rank=8), "games": 32,
          "held_out_games": 16, "micro_batch_tokens": 2048},
         # 14.74 with rings; 29 sliding layers of 32 games keep 832 tokens more.
         (14.74 + 32 * 4096 * 29 * 832 / GB, 25.49, 9.27),

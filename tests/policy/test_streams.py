@@ -47,7 +47,7 @@ def test_no_two_purposes_have_one_generator_for_any_seeds_steps_and_epochs(monke
     draws: dict[str, Callable[[int, int, int], object]] = {
         "secrets of a step": lambda s, step, n: planned(words, s, range(3 * step, 3 * step + 3)),
         "secrets of replacements": lambda s, step, n: spare_secrets(
-            words, seed=s, step=step, places=range(3)
+            words, seed=s, step=step, positions=range(3)
         ),
         "minibatches": lambda s, step, n: minibatches(groups, 2, seed=s, step=step, epoch=n),
     }

@@ -188,7 +188,7 @@ def test_no_sample_is_lost_when_memory_runs_out_in_the_middle(error, after, prec
 def test_scores_are_complete_when_memory_runs_out():
     batch, policy = eight_rows(), policy_of(qwen(), micro_batch_tokens=36)
     expected = policy.score(batch)
-    real, calls = policy.lm.read, []
+    real, calls = policy.lm.forward, []
 
     def compute(*given: Any, **named: Any) -> Any:
         calls.append(given)
@@ -196,7 +196,7 @@ def test_scores_are_complete_when_memory_runs_out():
             raise CUDA
         return real(*given, **named)
 
-    policy.lm.read = compute
+    policy.lm.forward = compute
     assert np.abs(policy.score(batch) - expected).max() < 1e-6
     assert len(calls) > 3
     assert policy.update(batch, PLAIN)["update/halved"] == 1.0

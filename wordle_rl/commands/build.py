@@ -279,7 +279,7 @@ def _check_recipe(recipe: Recipe, splits: Splits, trainer: TrainerSettings) -> N
         refuse(
             taught.player in ("random_consistent", "entropy", "entropy_consistent") and others,
             "algorithm.player must be random_consistent_allowed where any allowed word can be the "
-            f"secret, not {taught.player}, which finds answers alone",
+            f"secret, not {taught.player}, which finds answers alone; or set words.allowed_share=0",
         )
     refuse(
         trainer.epochs is not None and recipe.allowed_share,

@@ -7,7 +7,7 @@ from wordle_rl.game.rules import Game, GameStatus
 from wordle_rl.runs.progress import dated, describe_time
 
 GUESS = "reward/guess"  # beside the metrics of a step, for the terminal and the loggers
-IDLE = "groups/zero_spread"
+IDLE = "groups/skipped"
 _HEAD = 20  # lines of steps below a head
 _REWARDED = {  # column -> metric, scale, digits
     "bits%": ("skill/bits_ratio", 100, 1),

@@ -348,9 +348,11 @@ def settle_memory(
     changes = asked.changes(plan)
     own = f"{plan.games} games at once in training and " if plan.games else ""
     again = ", layers computed again" if plan.checkpointing else ""
+    frozen = plan.parts["reference"] / GB
+    kept = f", {frozen:.2f} of them for a reference" if frozen else ""
     print(
-        f"memory plan for {limit / GB:.2f} GB on {device_kind}: always {plan.always / GB:.2f} GB, "
-        f"{plan.parts['reference'] / GB:.2f} of them for a reference\n"
+        f"memory plan for {limit / GB:.2f} GB on {device_kind}: "
+        f"always {plan.always / GB:.2f} GB{kept}\n"
         f"  {plan.peak_playing / GB:.2f} GB to play {own}{plan.held_out_games} in validation\n"
         f"  {plan.peak_learning / GB:.2f} GB to learn micro-batches of "
         f"{plan.micro_batch_tokens:,} tokens or one game of {plan.game.whole:,}{again}"

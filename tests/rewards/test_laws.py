@@ -37,7 +37,7 @@ from wordle_rl.training.curricula import Curriculum
 
 THOUGHTS = "phase1 that asks for thoughts"
 LAWFUL = {**SHIPPED, THOUGHTS: asking_for_thoughts()}
-READ_APART = ["conversation", "tool"]  # the answers of fresh are those of a conversation
+READ_APART = ["conversation", "tool"]  # fresh prompts get the same answers as a conversation
 
 
 def writer(form: str) -> Callable[[str], str]:

@@ -230,9 +230,8 @@ class Plan:
     def peak_learning(self) -> float:
         again = self._all_of_a_layer if self.checkpointing else 0
         part = self.activations + max(self.logits_learning, again)
-        step = (
-            0 if self.device_kind == "cpu" else _FULL * self.trained
-        )  # new weights beside the old
+        # New weights beside the old.
+        step = 0 if self.device_kind == "cpu" else _FULL * self.trained
         return self.always + self.gradients + max(part, step)
 
     @property

@@ -18,7 +18,7 @@ def rescore(
         typer.Argument(metavar="reward=...", help="also reward.components.win.weight=3 and such"),
     ],
 ) -> None:
-    """Score the stored games of a run under other rewards, without playing them again.
+    """Judge the stored games of a run by other rewards, without playing them again.
 
     Prints the mean reward of a game by component, as it was and as it would be: of the training
     games in games.jsonl and of all validation games.

@@ -172,7 +172,7 @@ def check_secrets(protocol: str, words: WordLists, splits: Splits, model: str) -
 
 
 def record_reference(model: str) -> dict[str, Any]:
-    """What a run records of its reference. model: hub name or folder, of which a name is told."""
+    """What a run records of its reference. model: a hub name, or a folder, whose name it keeps."""
     folder, digest = Path(model), None
     if folder.is_dir():
         files = sorted(f for f in folder.iterdir() if f.suffix in (".safetensors", ".bin", ".json"))

@@ -17,7 +17,7 @@ from wordle_rl.runs.paths import ROOT
 _HEADS = ("#", "began", "name", "model", "algorithm", "steps", "wins %", "min", "status")
 _SAME = ("name", "output_dir", "resume")  # settings that say nothing about a run
 _NOTE = """run=, init_from=, resume= and wordle-rl report take a number.
-wins: on the test secrets before and after, or on those of validation and the best so far."""
+wins: on test secrets before and after; val: on validation secrets, at first and at best."""
 
 
 def runs(

@@ -1,7 +1,7 @@
 """What a model is trained on, and how it is split into minibatches and micro-batches.
 
 A minibatch is what one optimiser step uses; a micro-batch is a part of it that fits into memory.
-RowIndex of one unit always stay together.
+Rows of one unit always stay together.
 """
 
 from dataclasses import dataclass, field, replace

@@ -5,7 +5,7 @@ what is new. A prompt that comes several times is computed once and copied.
 What new prompts all begin with is computed once, too. After a call the engine holds its rows alone.
 
 The model's cache has one row of keys and values in each slot. A row's length alone says which of
-them count, so what was fed behind a row's end is never read. RowIndex whose answer has ended move
+them count, so what was fed behind a row's end is never read. Rows whose answer has ended move
 behind the others and are computed no more.
 """
 

@@ -225,8 +225,8 @@ class Training:
         if state.step == trainer.steps or state.waited < (trainer.patience or math.inf):
             return ""
         return (
-            f"stopped early, after step {state.step} of {trainer.steps}: no better validation "
-            f"in trainer.patience={trainer.patience}"
+            f"stopped early, after step {state.step} of {trainer.steps}: none of the last "
+            f"validations was better than the best (trainer.patience={trainer.patience})"
         )
 
     def run_step(self, number: int) -> dict[str, float]:

@@ -20,7 +20,7 @@ from wordle_rl.rollouts.teacher import TeacherSettings
 
 ASTRAY = 0.1  # weight in the loss of a token of an answer that is wrong already
 
-Parts = tuple[NDArray, NDArray, NDArray]  # places, ids and probabilities of TokenTargets
+Parts = tuple[NDArray, NDArray, NDArray]  # places, ids and probabilities of targets
 
 
 class TokenTeacher:
@@ -40,7 +40,7 @@ class TokenTeacher:
         return self._form.chat.answer(self._form.write(word), begins=self._reasoning is None)
 
     def of_talk(self, game: Game, talk: Talk) -> TokenTargets:
-        """TokenTargets at the trained positions of a conversation of the teacher's game.
+        """Targets at the trained positions of a conversation of the teacher's game.
 
         A thought does not depend on the guess after it. So its targets come from its wordings
         alone, and the guess has the same targets as without a thought.
@@ -60,7 +60,7 @@ class TokenTeacher:
         return replace(targets, astray=np.concatenate([p.astray for p in parts]))
 
     def targets(self, state: State, answer: Sequence[int], start: int) -> TokenTargets:
-        """TokenTargets of an answer's tokens, each given the tokens before it.
+        """Targets of an answer's tokens, each given the tokens before it.
 
         answer: ids of an answer in this state. start: its position in the sequence. Where no answer
         of the teacher begins so, any word of its pool is the target, and then any allowed word.
@@ -108,7 +108,7 @@ class _TextCounts:
 def _compute_targets(
     left: NDArray[np.int64], drawn: Sequence[int], start: int, instead: Sequence[_TextCounts] = ()
 ) -> TokenTargets:
-    """TokenTargets of the tokens of a text drawn from equally likely texts.
+    """Targets of the tokens of a text drawn from equally likely texts.
 
     left: [texts, tokens]. start: position of the drawn text. instead: counts of the texts to take
     where no text is left, the first ones that have any. Raises LookupError if no text is the drawn

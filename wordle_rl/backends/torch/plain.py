@@ -28,7 +28,7 @@ _MOST_OFF = {2: 0.05, 4: 1e-3}  # mean relative error of hidden states, by bytes
 
 
 class Batch(DynamicCache):
-    """RowIndex that are computed together. Each ends in the last column of keys and values."""
+    """Rows that are computed together. Each ends in the last column of keys and values."""
 
     lengths: Ints  # [rows] tokens, the longest row fills all columns
 

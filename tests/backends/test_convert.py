@@ -110,6 +110,18 @@ def test_a_converted_adapter_is_loaded_by_either_backend(kind, layers, tmp_path)
         assert np.abs(policy.score(games()) - expected).max() < 1e-4
 
 
+def test_a_copy_of_an_adapter_without_its_chat_template_is_asked_as_its_base(tmp_path):
+    _, _, peft = adapted("qwen2", tmp_path)
+    convert_adapter(peft, tmp_path / "mlx")
+    for folder in (peft, tmp_path / "mlx"):
+        qwen_like_tokenizer().save_pretrained(folder)
+        (folder / "chat_template.jinja").unlink()
+    _, on_torch = load_model(settings_of(peft), precision="fp32", device="cpu")
+    on_mlx = mlx_models.load_model(settings_of(tmp_path / "mlx"), precision="fp32").tokenizer
+    expected = qwen_like_tokenizer().chat_template
+    assert on_torch.inner.chat_template == on_mlx.inner.chat_template == expected
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")  # peft's, as it is made
 @pytest.mark.parametrize("setting", [
     {"modules_to_save": ["lm_head"]}, {"bias": "all"}, {"trainable_token_indices": [3, 4]},

@@ -28,9 +28,9 @@ class Distill(Sft):
     on_policy: bool = False  # the model plays, and the player says what it might have answered
 
     def __post_init__(self) -> None:
-        if self.on_policy and (self.slips or self.targets == "sampled"):
+        if self.on_policy and (self.slips or self.targets == "sampled" or self.reasoning != "none"):
             raise ValueError(
-                "algorithm.on_policy=true needs algorithm.slips=0 and "
+                "algorithm.on_policy=true needs algorithm.slips=0, algorithm.reasoning=none and "
                 "algorithm.targets=distribution: the model makes its own mistakes"
             )
 

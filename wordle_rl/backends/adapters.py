@@ -110,6 +110,17 @@ def find_base(folder: Path, wanted: AdapterFormat | None = None) -> tuple[str, s
     return locate(name), read_object(folder / ADAPTER).get("revision") or MAIN
 
 
+def has_tokenizer(folder: Path) -> bool:
+    """Whether an adapter's folder has a tokenizer and its chat template, or the base's are meant.
+
+    A tokenizer alone is a copy that lost the template, which is a file of its own.
+    """
+    file = folder / "tokenizer_config.json"
+    return file.is_file() and (
+        (folder / "chat_template.jinja").is_file() or "chat_template" in read_object(file)
+    )
+
+
 def check_targets(folder: Path, names: Iterable[str]) -> None:
     """Raise ConfigError for an adapter that changes more than matrices of the layers.
 

@@ -227,7 +227,7 @@ def _check_step(
     sampling: Sampling,
     model: ModelSettings,
 ) -> None:
-    count, groups, taught = backend.processes, rollout.groups, algorithm.imitates
+    count, groups = backend.processes, rollout.groups
     number = "backend.devices" if backend.devices > 1 else "WORLD_SIZE"
     refuse(
         algorithm.minibatches > groups,
@@ -238,11 +238,6 @@ def _check_step(
         groups % count,
         f"rollout.groups must be a multiple of {number}={count}, so that each process has the same "
         f"number of groups, not {groups}",
-    )
-    refuse(
-        taught is not None and taught.on_policy and sampling.grammar is None,
-        "algorithm.on_policy=true needs sampling.grammar=words or clues, so that every answer of "
-        "the model is a word that the player can teach",
     )
     refuse(
         sampling.grammar is not None and rollout.engine != "own",

@@ -49,9 +49,10 @@ class TokenTeacher:
         for i, part in talk.answers.items():
             if talk.trained[part.start]:
                 turn, ids, place = game.turns[i], talk.ids[part.start : part.stop], part.start
-                assert turn.guess is not None
-                begin = len(ids) - len(self._guess(turn.guess))
+                begin = 0
                 if self._reasoning is not None:
+                    assert turn.guess is not None
+                    begin = len(ids) - len(self._guess(turn.guess))
                     wordings = self._reasoning.wordings(turn.state, turn.guess)
                     thoughts = _pad_rows([self._form.chat.thought(text) for text in wordings])
                     parts.append(_compute_targets(thoughts, ids[:begin], place))
@@ -63,8 +64,8 @@ class TokenTeacher:
         """Targets of an answer's tokens, each given the tokens before it.
 
         answer: ids of an answer in this state. start: its position in the sequence. Where no answer
-        of the teacher begins so, any word of its pool is the target, and then any allowed word.
-        Raises ValueError for an answer that nobody may give.
+        of the teacher begins so, any word of its pool is the target, then any allowed word, and
+        then nothing. Raises ValueError for an answer that nobody may give.
         """
         try:
             choices = self._teacher.choices(state)
@@ -97,6 +98,8 @@ class _TextCounts:
 
     def after(self, prefix: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Next tokens in rising order, and how many texts have each; -1 is behind the end."""
+        if len(prefix) >= len(self._texts):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
         if prefix not in self._known:
             fitting = np.ones(self._texts.shape[1], dtype=bool)
             for place, token in enumerate(prefix):
@@ -117,7 +120,8 @@ def _compute_targets(
     found: list[Parts] = []
     astray: list[int] = []
     for i, token in enumerate(drawn):
-        values, counts = np.unique(left[:, i], return_counts=True)
+        column = left[:, min(i, left.shape[1] - 1)]  # none is left behind the longest text
+        values, counts = np.unique(column, return_counts=True)
         if instead and not len(left):
             astray.append(start + i)
         for others in () if len(left) else instead:
@@ -127,7 +131,7 @@ def _compute_targets(
         found.append((np.full(len(values), start + i), values, counts / counts.sum()))
         if token not in values and not instead:
             raise LookupError
-        left = left[left[:, i] == token]
+        left = left[column == token]
     return replace(_join(found), astray=np.array(astray, np.int64))
 
 

@@ -25,6 +25,7 @@ from wordle_rl.backends.adapters import (
     check_targets,
     choose_layers,
     find_base_name,
+    has_tokenizer,
     is_adapter,
 )
 from wordle_rl.backends.loading import check_fit, explain_load_errors, notice_offline, read_weights
@@ -113,7 +114,7 @@ def _load_folder(settings: ModelSettings, location: str, precision: Precision) -
         folder = fetch_model(location, settings.revision)
         has_adapter = is_adapter(folder)
         base = find_base(folder) if has_adapter else folder
-        own = (folder / "tokenizer_config.json").is_file()  # mlx-lm writes adapters without one
+        own = not has_adapter or has_tokenizer(folder)  # mlx-lm writes adapters without one
         model, config = load_base(base)
         lora = settings.lora is not None or has_adapter
         fixed = lora or settings.frozen

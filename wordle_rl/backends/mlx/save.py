@@ -12,7 +12,7 @@ from mlx_lm.tuner.utils import load_adapters
 from mlx_lm.utils import dequantize_model, save_config, save_model
 from transformers import AutoTokenizer
 
-from wordle_rl.backends.adapters import ADAPTER, FILES, is_adapter
+from wordle_rl.backends.adapters import ADAPTER, FILES, has_tokenizer, is_adapter
 from wordle_rl.backends.loading import (
     VALUE_HEAD,
     check_fit,
@@ -114,7 +114,8 @@ def merge_model(source: Path, target: Path, precision: str) -> str:
     save_config({**config, "dtype": precision}, target / "config.json")
     if (base / GENERATION).is_file():
         shutil.copy(base / GENERATION, target)
-    save_tokenizer(AutoTokenizer.from_pretrained(source, trust_remote_code=False), target)
+    texts = base if is_adapter(source) and not has_tokenizer(source) else source
+    save_tokenizer(AutoTokenizer.from_pretrained(texts, trust_remote_code=False), target)
     return precision
 
 

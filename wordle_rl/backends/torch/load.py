@@ -24,6 +24,7 @@ from wordle_rl.backends.adapters import (
     check_targets,
     choose_layers,
     find_base,
+    has_tokenizer,
     is_adapter,
 )
 from wordle_rl.backends.loading import (
@@ -88,7 +89,7 @@ def _load_pretrained(
     if settings.is_adapter:
         base, revision = find_base(folder, "peft")
         notice_offline(base)
-        if not (folder / "tokenizer_config.json").is_file():
+        if not has_tokenizer(folder):
             own = base, revision
     config = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
     check_config(base, config, settings.max_context)

@@ -107,6 +107,8 @@ def build_batch(
         batch = replace(batch, distributions=targets)
         for row, target in enumerate(targets):
             batch.advantages[row, target.astray] *= ASTRAY
+            taught = np.isin(np.arange(batch.advantages.shape[1]), target.places)
+            batch.advantages[row, ~taught] = 0.0  # where no word begins so, there is no lesson
     return batch
 
 

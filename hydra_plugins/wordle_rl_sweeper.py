@@ -30,12 +30,22 @@ class StudySweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> None:
         """Run a study. arguments: the overrides of the command line without hydra's own."""
+        from wordle_rl.backends import load_backend
+        from wordle_rl.backends.sizes import is_large
         from wordle_rl.commands.build import build_experiment
         from wordle_rl.sweeps.run import run_study
+        from wordle_rl.training.validation import SMALL
         from wordle_rl.training.work import plan_work
 
+        def count(config: dict[str, Any]) -> Any:
+            setup = build_experiment(config)
+            work = plan_work(setup, SMALL * is_large(setup.model))
+            if not is_large(setup.model) or setup.backend.name == "mlx":
+                return work
+            return load_backend(setup.backend).foretell(work, setup)
+
         with user_errors():
-            run_study(self.plan(arguments), lambda config: plan_work(build_experiment(config), 0))
+            run_study(self.plan(arguments), count)
 
     def plan(self, arguments: Sequence[str]) -> Any:
         """The study as a StudyPlan. Raises ConfigError."""

@@ -12,10 +12,12 @@ from tests.helpers.configs import composed
 from tests.helpers.tiny import qwen, qwen_like_tokenizer
 from wordle_rl.backends import sizes
 from wordle_rl.backends.memory import GB, settle_memory
+from wordle_rl.backends.torch import forecast
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.commands.memory import memory
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
+from wordle_rl.training.work import plan_work
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +98,15 @@ def test_a_set_up_fits_its_machine_and_spends_most_on_learning(capsys):
     assert learnt > games * 6
 
 
+def test_a_run_as_long_as_the_one_that_was_timed_is_foretold(monkeypatch):
+    """Two Zen 4 cores, alone, multiply at 380 GFLOP/s and imitate 16 games in 66.6 s."""
+    monkeypatch.setattr(forecast, "measure_rate", lambda *_: 380e9)
+    run = "experiment=imitate trainer.validation_games=2 backend.accelerator=cpu"
+    given = build_experiment(resolve(composed("model=Qwen/Qwen2.5-1.5B-Instruct", *run.split())))
+    least, most = forecast.foretell(plan_work(given, 10**9), given).seconds or (0, 0)
+    assert least < given.trainer.steps * 66.6 < most < 6 * least
+
+
 def test_beams_count_as_games(slim):
     one, many = (settle(slim, f"sampling.beams={n}", gb=6).model.games_at_once for n in (1, 8))
     assert 0 < many <= one / 8
@@ -127,8 +138,9 @@ def test_a_run_on_a_pretrained_model_says_what_it_will_take(tmp_path, capsys, mo
     common = f"model={folder} {small} {line} output_dir={tmp_path}"
     training(f"{common}")()
     out = capsys.readouterr().out
+    assert re.search(r"the run: .*\nabout [\d.]+ \w+ to [\d.]+ \w+ ", out)
     assert out.index("memory plan for") < out.index("parameters") and "in validation" in out
-    head, row = (line.split() for line in out.splitlines() if " step 1/" in line or "bits%" in line)
+    head, row = map(str.split, re.findall(r".*(?:bits%| step 1/\d+ +[-\d]).*", out))
     assert head[-1] == "left" and {"s", "min"} & {*row}, "how long the command will take"
     with pytest.raises(SystemExit) as end:
         training(f"{common} trainer.memory_limit_gb=0.0001")()

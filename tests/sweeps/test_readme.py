@@ -78,9 +78,12 @@ def test_settings_without_a_default_end_in_a_verdict_on_page_and_terminal(
     """Won games have two guesses and others seven: 16 secrets of 40 save five guesses each."""
     monkeypatch.setenv("FAKE", '{"secrets": 40, "steps": 1}')
     node: Any = {"params": {"seed": f"choice({seeds})", "x": "choice(0.1, 0.9)"}}
-    run_fakes(tmp_path, lambda plan: run_study(plan, lambda _: "its work"), **node)
+    its = type("Work", (str,), {"seconds": (7200.0, 10800.0)})("its work")
+    run_fakes(tmp_path, lambda plan: run_study(plan, lambda _: its), **node)
     said, page = capsys.readouterr().out, (tmp_path / "study" / "README.md").read_text()
-    assert "trials. In the first,\nits work\nwhat seeds buy: " in said and "best" not in said
+    assert "trials. In the first,\nits work\n" in said and "best" not in said
+    trials = 2 * len(seeds.split(","))
+    assert re.search(rf"about {2 * trials}\.0 h to {3 * trials}\.0 h .*\nwhat seeds buy: ", said)
     assert "\n\nDoes x=0.9 do better than x=0.1?\n\n" in page
     if seeds == "0":
         for text in (said, page):

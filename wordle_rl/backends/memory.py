@@ -174,7 +174,7 @@ class Plan:
         return self.while_playing(max(self.games, self.held_out_games * self.beams))
 
     @property
-    def _rows(self) -> int:
+    def rows(self) -> int:
         """Games in the fullest micro-batch, some of them a little shorter than the longest."""
         return min(max(-(-self.micro_batch_tokens // self.game.whole), 1), self.sequences)
 
@@ -182,14 +182,14 @@ class Plan:
     def _tokens(self) -> int:
         """Tokens of the fullest micro-batch that the layers compute."""
         most = max(self.micro_batch_tokens, self.game.whole)
-        return min(most, self.sequences * self.game.whole) - self._shared
+        return min(most, self.sequences * self.game.whole) - self.shared
 
     @property
-    def _shared(self) -> int:
+    def shared(self) -> int:
         """Tokens of the fullest micro-batch that stand there again, and are computed once."""
         fast = self._is_fast and self.game.whole <= LONGEST_WRITTEN_OUT
         once = shares_openings(self.device_kind, written_out=fast, checkpointing=self.checkpointing)
-        return (self._rows - 1) * self.game.opening if once and self.sizes.known else 0
+        return (self.rows - 1) * self.game.opening if once and self.sizes.known else 0
 
     @property
     def _layer(self) -> float:
@@ -207,7 +207,7 @@ class Plan:
     @property
     def _all_of_a_layer(self) -> float:
         """What one layer keeps of a micro-batch. Shared keys and values are copied to each row."""
-        copies = self._shared * self.size * 2 * self.sizes.heads * self.sizes.head_dim
+        copies = self.shared * self.size * 2 * self.sizes.heads * self.sizes.head_dim
         return self._tokens * self._layer + copies
 
     @property
@@ -221,8 +221,8 @@ class Plan:
     def logits_learning(self) -> float:
         """Logits of trained tokens, in parts, and what is made of them for the gradient."""
         most = max(self.micro_batch_tokens, self.game.whole)
-        whole = min(most // self._rows, self.game.whole)
-        tokens = self._rows * max(min(self.game.trained, whole - self.game.opening), 1)
+        whole = min(most // self.rows, self.game.whole)
+        tokens = self.rows * max(min(self.game.trained, whole - self.game.opening), 1)
         at_once = min(tokens * self.sizes.vocabulary * _FULL, LOGITS_BYTES)
         return at_once * ((3 if self.device_kind == "mlx" else 4) + self.needs_entropy)
 
@@ -374,13 +374,11 @@ def settle_memory(
 def describe_free(peak: float) -> str:
     """How much of this machine's memory is free, and what to do where a peak is more."""
     free = min(psutil.virtual_memory().available, measure_memory())
-    line = f"{free / GB:.1f} of this machine's {measure_memory() / GB:.1f} GB are free"
-    if peak <= free:
-        return line
-    return (
-        f"{line}, but {peak / GB:.1f} are planned, so it would swap: close other programs, or "
-        "lower rollout.games_at_once, model.games_at_once and backend.micro_batch_tokens"
-    )
+    swaps = (
+        f", but {peak / GB:.1f} are planned, so it would swap: close other programs, or lower "
+        "rollout.games_at_once, model.games_at_once and backend.micro_batch_tokens"
+    ) * (peak > free)
+    return f"{free / GB:.1f} of this machine's {measure_memory() / GB:.1f} GB are free{swaps}"
 
 
 def plan_memory(setup: Experiment, device_kind: DeviceKind, precision: str) -> Plan:
@@ -394,20 +392,13 @@ def plan_memory(setup: Experiment, device_kind: DeviceKind, precision: str) -> P
     answers = setup.recipe.rules.most_answers if apart else 1
     work = plan_work(setup, sizes.parameters)
     plan = Plan(
-        sizes=sizes,
-        device_kind=device_kind,
-        half=precision != "fp32",
-        lora=lora,
-        quantized=setup.model.quantize is not None,
-        muon=setup.optim.name == "muon",
-        has_reference=algorithm.needs_reference,
-        needs_entropy=algorithm.needs_entropy,
+        sizes=sizes, device_kind=device_kind, half=precision != "fp32", lora=lora,
+        quantized=setup.model.quantize is not None, muon=setup.optim.name == "muon",
+        has_reference=algorithm.needs_reference, needs_entropy=algorithm.needs_entropy,
         game=_measure_game(setup, training=True),
         longest=_measure_game(setup, training=False).whole,
-        games=training,
-        group=rollout.num_generations,
-        held_out_games=held_out,
-        beams=setup.recipe.sampling.beams,
+        games=training, group=rollout.num_generations,
+        held_out_games=held_out, beams=setup.recipe.sampling.beams,
         sequences=rollout.groups // backend.processes * rollout.num_generations * answers,
         micro_batch_tokens=backend.micro_batch_tokens,
         checkpointing=backend.gradient_checkpointing,
@@ -416,7 +407,7 @@ def plan_memory(setup: Experiment, device_kind: DeviceKind, precision: str) -> P
             for what, amount in (("a step", work.step), ("the run", work.run))
             for name, count in zip(("games", "prompts", "answer tokens"), amount, strict=True)
         },
-    )
+    )  # fmt: skip
     if setup.reference is not None:
         other, adapter = find_sizes(setup.reference)
         adapter = adapter or LoraSettings(targets=[])  # so that no weight of it is trained

@@ -121,21 +121,15 @@ def read_sizes(config: Any) -> Sizes:
         width = seen.hidden_size
         pictures = seen.num_hidden_layers * width * (4 * width + 2 * seen.intermediate_size)
     sizes = Sizes(
-        vocabulary=text.vocab_size,
-        hidden=text.hidden_size,
-        inner=inner,
-        layers=text.num_hidden_layers,
-        heads=heads,
+        vocabulary=text.vocab_size, hidden=text.hidden_size, inner=inner,
+        layers=text.num_hidden_layers, heads=heads,
         kv_heads=getattr(text, "num_key_value_heads", None) or heads,
         head_dim=getattr(text, "head_dim", None) or text.hidden_size // heads,
-        tied=text.tie_word_embeddings,
-        gated=text.model_type != "gpt2",
-        pictures=pictures,
-        norms=4 if text.model_type.startswith("gemma") else 2,
-        fast=is_written_out(text),
+        tied=text.tie_word_embeddings, gated=text.model_type != "gpt2", pictures=pictures,
+        norms=4 if text.model_type.startswith("gemma") else 2, fast=is_written_out(text),
         bits=quantized["bits"] + 32 / quantized["group_size"] if quantized else 0.0,
         known=is_known(config),
-    )
+    )  # fmt: skip
     if sizes.known:
         return sizes
     import torch

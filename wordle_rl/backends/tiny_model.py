@@ -79,12 +79,9 @@ def build_tokenizer(vocabulary: Vocabulary = "letters") -> PreTrainedTokenizerFa
     core.add_special_tokens([AddedToken(t, normalized=False, special=True) for t in SPECIAL])
     core.add_tokens([AddedToken(t, normalized=False, special=False) for t in added])
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core,
-        pad_token="<|pad|>",
-        eos_token="<|im_end|>",
-        unk_token="<|unk|>",
+        tokenizer_object=core, pad_token="<|pad|>", eos_token="<|im_end|>", unk_token="<|unk|>",
         clean_up_tokenization_spaces=False,
-    )
+    )  # fmt: skip
     tokenizer.chat_template = CHAT_TEMPLATE
     return tokenizer
 
@@ -104,15 +101,10 @@ def build_model(
     # transformers gives every Qwen2 the tokenizer of Qwen, which splits a guess into letters.
     whole = vocabulary == "words"
     config: Any = (LlamaConfig if whole else Qwen2Config)(
-        vocab_size=vocab_size,
-        hidden_size=hidden_size,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=kv_heads,
-        intermediate_size=intermediate_size,
-        max_position_embeddings=1024,
-        tie_word_embeddings=True,
-    )
+        vocab_size=vocab_size, hidden_size=hidden_size, intermediate_size=intermediate_size,
+        num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=kv_heads,
+        max_position_embeddings=1024, tie_word_embeddings=True,
+    )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return LlamaForCausalLM(config) if whole else Qwen2ForCausalLM(config)

@@ -197,23 +197,15 @@ def _build_recipe(
         refuse(earlier, "history must be none with data=<file>, whose rows say where games begin")
     style: PromptStyle = instantiate("prompt", config["prompt"], PromptStyle, game=rules)
     recipe = Recipe(
-        words=words,
-        rules=rules,
-        style=style,
-        sampling=sampling,
+        words=words, rules=rules, style=style, sampling=sampling, algorithm=algorithm,
         rewards=build_reward_set(config["reward"], knowledge, rollout.form),
-        algorithm=algorithm,
         teacher=None if data and data.dialogues else build_teacher(algorithm, knowledge, style),
         secrets=data.secrets if data and data.states else settings.training_secrets(words, splits),
         allowed_secrets=settings.allowed_secrets(words, splits),
-        allowed_share=settings.allowed_share,
-        rollout=rollout,
-        history=earlier,
-        states=data.states if data else None,
-        dialogues=data.dialogues if data else None,
-        knowledge=knowledge,
-        seed=config["seed"],
-    )
+        allowed_share=settings.allowed_share, rollout=rollout, history=earlier,
+        states=data.states if data else None, dialogues=data.dialogues if data else None,
+        knowledge=knowledge, seed=config["seed"],
+    )  # fmt: skip
     return recipe, data
 
 

@@ -218,19 +218,13 @@ class Policy(ABC):
         logprobs = constant(xp, outputs.logprobs)
         trained = to_array(batch.trained[rows, : logprobs.shape[1]])
         inputs = LossInputs(
-            logprobs=outputs.logprobs,
+            logprobs=outputs.logprobs, entropy=outputs.entropy, values=outputs.values,
             old_logprobs=logprobs if batch.old_logprobs is None else part(batch.old_logprobs),
-            sampler_logprobs=part(batch.sampler_logprobs),
-            advantages=part(batch.advantages),
-            trained=trained,
-            units=to_array(rows if batch.units is None else batch.units[rows]),
-            ref_logprobs=part(batch.ref_logprobs),
-            entropy=outputs.entropy,
-            values=outputs.values,
-            old_values=part(batch.old_values),
-            targets=part(batch.targets),
-            target_scale=batch.target_scale,
-        )
+            sampler_logprobs=part(batch.sampler_logprobs), advantages=part(batch.advantages),
+            trained=trained, units=to_array(rows if batch.units is None else batch.units[rows]),
+            ref_logprobs=part(batch.ref_logprobs), old_values=part(batch.old_values),
+            targets=part(batch.targets), target_scale=batch.target_scale,
+        )  # fmt: skip
         per_token, metrics = algorithm.loss(xp, inputs)
         gap = xp.abs(logprobs - inputs.sampler_logprobs)
         metrics |= {"sampler_gap": gap, "surprise": -logprobs}

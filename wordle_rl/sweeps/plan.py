@@ -122,14 +122,13 @@ class StudyPlan:
         run = [*self.overrides, *own, *given]
         return [*run, *self._fit_budget(run)]
 
-    def check(self, build: Callable[[dict[str, Any]], object]) -> object:
+    def check(self, build: Callable[[dict[str, Any]], Any]) -> list[Any]:
         """Compose and build every value once, so that a wrong one is found before the first trial.
 
-        build: raises ValueError for a config that cannot be trained. Returns its first result.
+        build: raises ValueError for a config that cannot be trained. Returns its results.
         """
         probes = [*list_probes(self.space), self.settings.default or {}]
-        work, *_ = [build(self.compose(self.build_run(params))) for params in probes]
-        return work
+        return [build(self.compose(self.build_run(params))) for params in probes]
 
     def identity(self) -> dict[str, Any]:
         """The settings that cannot change once a study has started, as JSON holds them."""

@@ -38,13 +38,13 @@ from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
-from wordle_rl.runs.progress import Amount, announce
+from wordle_rl.runs.progress import Amount, announce, describe_time
 from wordle_rl.runs.timing import Timers
 from wordle_rl.training.checkpoint import Checkpointing, RunState
 from wordle_rl.training.curricula import Curriculum
 from wordle_rl.training.experiment import Experiment, describe_run_lineage, stages_of_run
 from wordle_rl.training.log import Reporter, RunLog
-from wordle_rl.training.progress import GUESS, StepLines, describe_generations, describe_wins
+from wordle_rl.training.progress import GUESS, StepLines, describe_wins
 from wordle_rl.training.step import Sample, StepResult, check_lengths, learn_step, sample_step
 from wordle_rl.training.validation import SMALL, HeldOutPlay, RunReports
 from wordle_rl.training.work import plan_work
@@ -292,10 +292,13 @@ class Training:
         if wins := describe_wins(self._log.start, metrics):
             print(bold(wins), flush=True)
         if done == 2 and self.policy.num_parameters[1] >= SMALL:  # the first step warms up
-            recipe, held_out = self.setup.recipe, self.work.held_out.games * each
-            size = recipe.rollout.num_generations
-            sizes = (2, 4, 8, 16) if recipe.teacher is None else (size,)
-            print(describe_generations(metrics, size, steps, held_out, sizes), flush=True)
+            recipe, rest = self.setup.recipe, self.work.held_out.games * each
+            now, fixed = recipe.rollout.num_generations, metrics.get("time/optimizer", 0.0)
+            told = []
+            for size in (2, 4, 8, 16) if recipe.teacher is None else (now,):
+                step = fixed + (metrics["time/step"] - fixed) * size / now
+                told += [f"{size}: {describe_time(step)}, {describe_time(step * steps + rest)}"]
+            print("num_generations, with the time of a step and of the whole run:", "; ".join(told))
 
     def amount(self) -> Amount:
         """The steps that are done, and the seconds until the end of the command."""

@@ -80,16 +80,3 @@ class GameCount:
     def __str__(self) -> str:
         turn = max((game.state.turn for game in self._batch), default=0)
         return f"{self.over} of {self.total} games, turn {turn}"
-
-
-def describe_generations(
-    metrics: Mapping[str, float], now: int, steps: int, held_out: float, sizes: Sequence[int]
-) -> str:
-    """What sizes of a group take: all times but the optimizer's grow with the rollouts.
-
-    metrics: of a step with groups of size `now`. held_out: seconds outside training.
-    """
-    fixed = metrics.get("time/optimizer", 0.0)
-    times = [(n, fixed + (metrics["time/step"] - fixed) * n / now) for n in sizes]
-    told = [f"{n}: {describe_time(t)}, {describe_time(t * steps + held_out)}" for n, t in times]
-    return f"num_generations, with the time of a step and of the whole run: {'; '.join(told)}"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from wordle_rl.runs.progress import describe_time
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.validation import choose_report_limit
 
@@ -28,6 +29,7 @@ class Work:
     looks: tuple[tuple[int, int], ...]  # steps between validations or watched games, and games
     reported: int  # games of a report
     validations: int
+    seconds: tuple[float, float] | None = None  # at least and at most, where they are foretold
 
     @property
     def run(self) -> Amount:
@@ -42,9 +44,12 @@ class Work:
         return self.reported + sum(counts) * (done < self.steps)
 
     def __str__(self) -> str:
+        least, most = map(describe_time, self.seconds or (0, 0))
+        told = f"\nabout {least} to {most} on this machine, if nothing else is running"
         return (
             f"a step takes at most {self.step}\nthe run: {self.steps:,} steps, {self.validations} "
             f"validations{' and reports' * bool(self.reported)}: at most {self.run}"
+            f"{told * bool(self.seconds)}"
         )
 
 
@@ -64,10 +69,7 @@ def plan_work(setup: Experiment, parameters: int) -> Work:
     times = [1 + -(-trainer.steps // every) for every, _ in looks]
     held_out = 2 * reports + sum(n * games for n, (_, games) in zip(times, looks, strict=True))
     return Work(
-        steps=trainer.steps,
-        step=Amount(games, prompts, prompts * tokens),
+        steps=trainer.steps, step=Amount(games, prompts, prompts * tokens),
         held_out=Amount(held_out, held_out * whole, held_out * whole * tokens),
-        looks=tuple(looks),
-        reported=reports,
-        validations=times[0],
-    )
+        looks=tuple(looks), reported=reports, validations=times[0],
+    )  # fmt: skip

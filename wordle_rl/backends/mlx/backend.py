@@ -39,14 +39,10 @@ def build_policy(
     precision = _choose_precision(backend)
     loaded = load_model(model, precision=precision)
     policy = MlxPolicy(
-        loaded,
-        temperature=temperature,
-        optim=optim,
-        precision=precision,
-        micro_batch_tokens=backend.micro_batch_tokens,
-        max_context=model.max_context,
+        loaded, temperature=temperature, optim=optim, precision=precision,
+        micro_batch_tokens=backend.micro_batch_tokens, max_context=model.max_context,
         gradient_checkpointing=backend.gradient_checkpointing,
-    )
+    )  # fmt: skip
     policy.computing = Computing(precision=precision).with_notes(loaded.tokenizer.notes)
     return policy
 

@@ -24,6 +24,7 @@ from wordle_rl.backends.torch.devices import (
     limit_product_caches,
     measure_device,
 )
+from wordle_rl.backends.torch.forecast import foretell
 from wordle_rl.backends.torch.load import load_model, save_adapter
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.processes import (
@@ -82,15 +83,10 @@ def build_policy(
     computing = computing or choose_computing(backend, torch.device(device))
     network, tokenizer = load_model(model, precision=computing.precision, device=device)
     policy = TorchPolicy(
-        network,
-        tokenizer,
-        temperature=temperature,
-        optim=optim,
-        precision=computing.precision,
-        micro_batch_tokens=backend.micro_batch_tokens,
-        max_context=model.max_context,
+        network, tokenizer, temperature=temperature, optim=optim, precision=computing.precision,
+        micro_batch_tokens=backend.micro_batch_tokens, max_context=model.max_context,
         gradient_checkpointing=backend.gradient_checkpointing,
-    )
+    )  # fmt: skip
     policy.computing = computing.with_notes((*tokenizer.notes, *policy.lm.notes))
     return policy
 
@@ -135,6 +131,7 @@ def _train(
         stack.enter_context(_let_servers_play(policy, setup, folder.path, interrupts.check))
         reporter = LightningReporter(loggers, setup.config)
         training = Training(policy, setup, folder, reporter, interrupts.check)
+        training.work = foretell(training.work, setup, policy.computing)
         module = TrainingModule(policy, training.run_step)
     summary = run_training(training, module.training_step, resume=resume, interrupts=interrupts)
     finish_loggers(loggers, setup.config)

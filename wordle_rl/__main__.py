@@ -22,10 +22,10 @@ from wordle_rl.runs.errors import fail, user_errors, whole_command
 with whole_command():  # which names a library that is not installed
     import typer
 
-    from wordle_rl.commands.composed import EVAL, TRAIN, run_composed
+    from wordle_rl.commands.composed import EVAL, TRAIN, complete, run_composed
 
 _HELP = {"help_option_names": ["-h", "--help"]}
-_AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True}  # Hydra reads them
+_AS_GIVEN = {"ignore_unknown_options": True}  # Hydra reads them
 _COMPOSED = {  # name -> its config in conf/, and what it does
     "train": (TRAIN, "Train a model to play Wordle, or run a study with -m"),
     "eval": (EVAL, "Play full games with a run, a model or a scripted player"),
@@ -53,9 +53,14 @@ def describe(
 
 
 def _add_composed(name: str, config: str, summary: str) -> None:
+    def extend(context: typer.Context, incomplete: str) -> list[str]:
+        return complete(config, context.params.get("given") or (), incomplete)
+
+    words = typer.Argument(autocompletion=extend)
+
     @app.command(name, help=summary, add_help_option=False, context_settings=_AS_GIVEN)
-    def start_composed(context: typer.Context) -> None:
-        sys.argv = [f"wordle-rl {name}", *context.args]
+    def start_composed(given: Annotated[list[str] | None, words] = None) -> None:
+        sys.argv = [f"wordle-rl {name}", *(given or ())]
         run_composed(config)
 
 

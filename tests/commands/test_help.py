@@ -1,13 +1,16 @@
 """--help: the choices and every setting with its comment, in a terminal's width."""
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 from omegaconf import OmegaConf
 
 from wordle_rl.commands.help import format_group, format_help, read_comments
 from wordle_rl.runs.config import compose_config
-from wordle_rl.runs.paths import CONF
+from wordle_rl.runs.paths import CONF, ROOT
 
 
 def page(name: str, *overrides: str) -> str:
@@ -75,3 +78,12 @@ def test_comments_are_found_behind_a_key_or_above_it_but_never_in_the_header(tmp
         "mine.above": "Above the key, in two lines.",
         "mine.silent": "",
     }
+
+
+def test_a_shell_completes_choices_and_their_options():
+    files = {f"experiment={file.stem}" for file in CONF.glob("experiment/*.yaml")}
+    for typed, meant in ("train model = qwen0", {"qwen0.5b-coder"}), ("train exp", files):
+        shell = {"COMP_WORDS": f"wordle-rl {typed}", "COMP_CWORD": str(len(typed.split()))}
+        env = {**os.environ, "_WORDLE_RL_COMPLETE": "complete_bash", **shell}
+        said = subprocess.check_output([sys.executable, "-m", "wordle_rl"], env=env, cwd=ROOT)
+        assert {*said.decode().split()} == meant

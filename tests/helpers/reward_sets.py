@@ -65,13 +65,9 @@ LAWFUL = {name: rewards for name, rewards in SETS.items() if rewards.lawful}
 
 
 def play(
-    texts: list[str],
-    max_turns: int = 6,
-    secret: str = SECRET,
-    tokens: int = 0,
-    form: str = "conversation",
-    **policy: Any,
-) -> Game:
+    texts: list[str], max_turns: int = 6, secret: str = SECRET, tokens: int = 0,
+    form: str = "conversation", **policy: Any,
+) -> Game:  # fmt: skip
     """A game with these answers, as far as it takes them."""
     game = Game(secret, WORDS.allowed_set, Rules(max_turns=max_turns, **policy))
     for text in texts:

@@ -257,13 +257,10 @@ def step_of(policy: Any, recipe: Recipe, number: int = 0, chat: Chat | None = No
 
 
 def batch_of(
-    rows: Sequence[tuple[Sequence[int], Sequence[int]]],
-    advantages: Sequence[float],
-    *,
-    weights: Sequence[float] | None = None,
-    pad_id: int = 0,
+    rows: Sequence[tuple[Sequence[int], Sequence[int]]], advantages: Sequence[float], *,
+    weights: Sequence[float] | None = None, pad_id: int = 0,
     sampler: Sequence[Sequence[float]] | None = None,
-) -> Batch:
+) -> Batch:  # fmt: skip
     """A batch by hand: per row its ids and 0/1 marks of trained tokens, and one advantage."""
     tokens = sum(sum(marks) for _, marks in rows)
     share = list(weights) if weights is not None else [1.0 / max(tokens, 1)] * len(rows)

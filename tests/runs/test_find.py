@@ -27,7 +27,7 @@ def outputs(tmp_path):
     """Three runs, the newest first in the alphabet, and a folder that is no run."""
     root = tmp_path / "outputs"
     make_run(root, "old", 1)
-    make_run(root, "stopped", 2, "interrupted")
+    (make_run(root, "stopped", 2, "interrupted").path / "metrics.jsonl").touch()  # has results
     make_run(root, "a_new", 3)
     (root / "eval").mkdir()
     return root
@@ -36,7 +36,7 @@ def outputs(tmp_path):
 def test_the_latest_run_is_the_newest_of_its_kind_that_can_be_read(outputs):
     for text in "{", "[]", '{"status": "finished", "started": "soon"}', '{"status": 3}':
         (make_run(outputs, "broken", 9).path / "manifest.json").write_text(text)
-    for statuses, name in ((), "a_new"), (("finished",), "a_new"), (UNFINISHED, "stopped"):
+    for statuses, name in ((), "stopped"), (("finished",), "a_new"), (UNFINISHED, "stopped"):
         found = find_run("latest", "run", *statuses, outputs=outputs)
         assert given_name(found.path.name) == name
     for number, name in ("1", "old"), ("2", "stopped"), ("3", "a_new"):  # as they began
@@ -47,10 +47,12 @@ def test_the_latest_run_is_the_newest_of_its_kind_that_can_be_read(outputs):
         find_run("latest", "init_from", "failed", outputs=outputs)
     with pytest.raises(ConfigError, match=r"run=latest: .*nowhere has no run$"):
         find_run("latest", outputs=outputs / "nowhere")
+    with pytest.raises(ConfigError, match="output_dir=/proc/nope: "):
+        RunFolder.create("/proc/nope", "name")
 
 
 def test_a_run_of_debug_true_is_the_latest_only_where_there_is_no_other(outputs, tmp_path):
-    for root, name in (outputs, "a_new"), (tmp_path / "alone", "tried"):
+    for root, name in (outputs, "stopped"), (tmp_path / "alone", "tried"):
         make_run(root, "tried", 50, command=["train.py", *expand(["debug=true", "model=tiny"])])
         assert given_name(find_run("latest", outputs=root).path.name) == name
 

@@ -103,8 +103,8 @@ def test_a_study_ends_with_its_arms_and_the_shipped_verdicts_beside_its_own(
     monkeypatch.setattr(run, "ROOT", tmp_path)
     copy_files(root, tmp_path / "sweeps")
     run.print_verdicts(root / "study")
-    title, row, *_ = capsys.readouterr().out.strip().splitlines()
-    assert title.split() == ["comparison", "here", "shipped"]
-    assert row.startswith("high, too against low") and row.count("undecided, +40.00 points") == 2
+    title, *rows = capsys.readouterr().out.strip().splitlines()
+    assert title == "high, too against low" and max(map(len, rows)) <= 80
+    assert "".join(rows[:2]).count("undecided, +40.00 points") == 2
     run.print_verdicts(tmp_path / "sweeps" / "study")
-    assert capsys.readouterr().out.split()[:2] == ["comparison", "here"]
+    assert "shipped" not in capsys.readouterr().out

@@ -31,7 +31,8 @@ import time
 from wordle_rl.runs.progress import Amount, announce
 with announce("", lambda: Amount(2, 8, 90.0)), announce("outer work"):
     print("/" + "longer than the screen/" * 3)
-    with announce("inner work"):
+    print("speaking " * 12)
+    with announce("inner work with a name that is longer than the screen is wide"):
         time.sleep(0.6)
     time.sleep(0.6)
 """
@@ -39,14 +40,14 @@ with announce("", lambda: Amount(2, 8, 90.0)), announce("outer work"):
 
 def test_a_terminal_shows_what_is_done_in_one_line_that_leaves_nothing_behind():
     screens = watch([sys.executable, "-c", SCRIPT], columns=60)
-    assert "".join(line.ljust(60) for line in screens[-1]).strip() == "/" + (
-        "longer than the screen/" * 3
-    )
+    *path, prose, rest = screens[-1][:4]
+    assert "".join(line.ljust(60) for line in path).strip() == "/" + "longer than the screen/" * 3
+    assert f"{prose} {rest}".split() == ["speaking"] * 12 and not any(screens[-1][4:])
     now = [[row for row in screen if "work" in row] for screen in screens]
     assert all(len(rows) <= 1 for rows in now), "one line"
     shown = [rows[0] for rows in now if rows]
-    assert any("inner work, 0 s" in row and " 90 s left " in row for row in shown)
-    assert any("outer work, 1 s" in row for row in shown)
+    assert any("… 0 s" in row and " 90 s left inner work with " in row for row in shown)
+    assert any("outer work 1 s" in row for row in shown)
 
 
 def test_games_are_counted_over_batches():

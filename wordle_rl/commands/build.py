@@ -165,14 +165,9 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
 
 
 def _build_recipe(
-    config: dict[str, Any],
-    settings: WordSettings,
-    words: WordLists,
-    splits: Splits,
-    model: ModelSettings,
-    backend: BackendSettings,
-    lag: int,
-) -> tuple[Recipe, TrainingData | None]:
+    config: dict[str, Any], settings: WordSettings, words: WordLists, splits: Splits,
+    model: ModelSettings, backend: BackendSettings, lag: int,
+) -> tuple[Recipe, TrainingData | None]:  # fmt: skip
     """What a step needs, and the rows of data= that it trains on."""
     knowledge = Knowledge(words, feedback_table(words))
     rules: Rules = instantiate("rules", config["rules"], Rules)
@@ -213,12 +208,9 @@ def _build_recipe(
 
 
 def _check_step(
-    algorithm: Algorithm,
-    rollout: RolloutSettings,
-    backend: BackendSettings,
-    sampling: Sampling,
+    algorithm: Algorithm, rollout: RolloutSettings, backend: BackendSettings, sampling: Sampling,
     model: ModelSettings,
-) -> None:
+) -> None:  # fmt: skip
     count, groups = backend.processes, rollout.groups
     number = "backend.devices" if backend.devices > 1 else "WORLD_SIZE"
     refuse(

@@ -6,8 +6,12 @@ names. Heavy imports happen only once the config is known to be right.
 
 import argparse
 import os
+import re
 import sys
 import warnings
+from collections.abc import Sequence
+from contextlib import redirect_stdout, suppress
+from io import StringIO
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +25,8 @@ from wordle_rl.runs.config import (
 )
 from wordle_rl.runs.errors import fail, whole_command
 from wordle_rl.runs.files import read_yaml
-from wordle_rl.runs.paths import CONF
+from wordle_rl.runs.folder import LATEST, list_runs
+from wordle_rl.runs.paths import CONF, shorten
 from wordle_rl.runs.processes import read_launch
 from wordle_rl.runs.progress import announce
 
@@ -66,6 +71,26 @@ def run_composed(name: str) -> None:
                 sys.argv = [*sys.argv, f"--config-dir={own}"]
             with announce("reading the settings"), guarded_files():
                 _run_hydra(name, typed)
+
+
+def complete(name: str, given: Sequence[str], word: str) -> list[str]:
+    """Choices, settings, values and runs that a word may become. given: the words before it."""
+    before = re.sub(" ?= ?", "=", " ".join(given))  # bash divides words at =
+    inside = before.endswith("=") or (not word and re.search(r"(^| )[\w./]+$", before))
+    line = f"{before.removesuffix('=')}={word}" if inside else f"{before} {word}"
+    last = line.rpartition(" ")[2]
+    if last.startswith(("run=", "resume=", "init_from=")):
+        runs = (LATEST, *(str(shorten(folder.path)) for folder, _ in list_runs()))
+        found = [one for run in runs if (one := f"{last.partition('=')[0]}={run}").startswith(last)]
+    else:
+        os.environ["COMP_LINE"], sys.argv = f"{name} {line}", [name, "-sc", "query=bash"]
+        with redirect_stdout(StringIO()) as said, suppress(SystemExit):
+            run_composed(name)
+        told = "".join(said.getvalue().splitlines()[-1:])  # above it, what it does
+        found = [one for one in told.split() if not one.startswith("hydra")]
+    if len(found) == 1 and found[0] != last and found[0][-1] in "=.":  # no blank behind it
+        return complete(name, given, found[0])
+    return [one.removeprefix(last.removesuffix(word)) for one in found]
 
 
 def _check_form(name: str, given: list[str]) -> None:

@@ -25,8 +25,8 @@ from wordle_rl.rewards.scoring import build_reward_set
 from wordle_rl.rollouts.play import build_decoder
 from wordle_rl.runs.errors import fail, user_errors
 from wordle_rl.runs.files import json_bytes, plain, write_bytes, write_json
-from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.folder import RunFolder, make_outputs
+from wordle_rl.runs.paths import ROOT, shorten
 from wordle_rl.runs.progress import Amount, announce
 from wordle_rl.training.progress import GameCount
 
@@ -35,6 +35,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """Play, write summary.json and games.jsonl, print the tables. Returns the summary."""
     with user_errors():
         config, settings = read_settings(cfg, overrides)
+        make_outputs(ROOT / settings.output_dir)
         tournament = build_tournament(config, settings)
         knowledge = tournament.knowledge
         players, computing = build_players(config, tournament)
@@ -64,7 +65,8 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     }
     write_json(folder / "summary.json", summary)
     shown = choose_games(games, settings.show)
-    print(boards_side_by_side(shown, columns(), colour=shows_colours()), f"\n\n{folder}\n")
+    print(boards_side_by_side(shown, columns(), colour=shows_colours()))
+    print(f"\nwritten to {shorten(folder)}\n")
     print(report_table([summary, *others], columns()))
     if settings.json:
         print(json.dumps(plain(summary), ensure_ascii=False))
@@ -77,7 +79,7 @@ def play_all(player: LoadedPlayer) -> tuple[dict[str, Any], list[Game]]:
     secrets = [secret for secret in player.secrets for _ in range(samples)]
     starts = [start for start in player.starts for _ in range(samples)]
     begin, count = time.monotonic(), GameCount(len(secrets))
-    with announce(lambda: f"{name} plays {count}", lambda: Amount(count.over, count.total)):
+    with announce(lambda: f"{name}: {count}", lambda: Amount(count.over, count.total)):
         games = player.play(secrets, starts=starts, count=count)
     seconds = time.monotonic() - begin
     with announce(f"{name}: judging {len(games)} games"):

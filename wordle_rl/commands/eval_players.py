@@ -186,14 +186,9 @@ class LoadedPlayer(Tournament):
     samples: int | None = None  # games per secret, None for as many as the settings say
 
     def play(
-        self,
-        secrets: Sequence[str],
-        *,
-        starts: Sequence[State] | None = None,
-        first: int = 0,
-        answers: int | None = None,
-        count: GameCount | None = None,
-    ) -> list[Game]:
+        self, secrets: Sequence[str], *, starts: Sequence[State] | None = None, first: int = 0,
+        answers: int | None = None, count: GameCount | None = None,
+    ) -> list[Game]:  # fmt: skip
         """Play a game on each secret, many side by side. Returns them in this order.
 
         starts: the board that each game begins with, None for empty boards. first: number of the
@@ -227,12 +222,9 @@ class LoadedPlayer(Tournament):
 
 
 def load_player(
-    *,
-    run: str | None = None,
-    model: str | None = None,
-    player: str | None = None,
+    *, run: str | None = None, model: str | None = None, player: str | None = None,
     settings: Sequence[str] = (),
-) -> LoadedPlayer:
+) -> LoadedPlayer:  # fmt: skip
     """Load the model of a run, another model, or a scripted player; give exactly one of them.
 
     run: a run folder, or latest. model: an option of conf/model/, such as micro. player: a scripted

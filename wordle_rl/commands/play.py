@@ -47,12 +47,9 @@ def play(
 
 
 def load_opponent(
-    *settings: str,
-    model: str | None = None,
-    player: str | None = None,
-    run: str | None = None,
+    *settings: str, model: str | None = None, player: str | None = None, run: str | None = None,
     checkpoint: str = "best",
-) -> Opponent:
+) -> Opponent:  # fmt: skip
     """A player to watch, as eval.py would load it with these settings. Raises ValueError."""
     from wordle_rl.commands.eval_players import load_player
     from wordle_rl.web.opponent import Opponent

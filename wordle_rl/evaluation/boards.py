@@ -59,13 +59,13 @@ def render(shown: Any, width: int, *, colour: bool = False) -> str:
 
 def tabulate(
     heads: Sequence[str], rows: Iterable[Sequence[str]], width: int, justify: Any = "right",
-    no_wrap: bool = False,
+    no_wrap: bool = False, gap: int = 2,
 ) -> str:  # fmt: skip
-    """A table in so many columns. justify, no_wrap: of the cells behind the first of each row."""
+    """A table. justify, no_wrap: of the cells behind the first of each row. gap: 1 or more."""
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), show_edge=False, pad_edge=False)
     table.add_column(heads[0], overflow="fold", min_width=len(heads[0]) + 2)
     for head in heads[1:]:
         table.add_column(head, justify=justify, no_wrap=no_wrap, overflow="fold")
@@ -79,7 +79,7 @@ def _rows(game: Game) -> Iterator[tuple[str, str, str]]:
     for clue in (game.turns[0].state if game.turns else game.state).clues:
         yield clue.guess, clue.marks, _GIVEN
     for turn in game.turns:
-        note = turn.reason or NOTES[turn.kind]
+        note = (turn.reason or NOTES[turn.kind]).replace("_", " ")
         # A note may quote a model, whose text must stay on its line.
         note = "".join(letter if letter.isprintable() else "?" for letter in note)
         marks = "" if turn.feedback is None else marks_of(turn.feedback)
@@ -107,12 +107,9 @@ def _board(game: Game, colour: bool, reward: GameReward | None = None) -> Text:
 
 
 def boards_side_by_side(
-    games: Sequence[Game],
-    width: int = 100,
-    *,
-    colour: bool = True,
+    games: Sequence[Game], width: int = 100, *, colour: bool = True,
     rewards: Sequence[GameReward] | None = None,
-) -> str:
+) -> str:  # fmt: skip
     """Boards in as many columns as fit. rewards: one per game, shown below its board."""
     given = [None] * len(games) if rewards is None else rewards
     boards = [_board(game, colour, reward) for game, reward in zip(games, given, strict=True)]

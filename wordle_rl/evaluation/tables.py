@@ -13,6 +13,7 @@ Summary = Mapping[str, Any]  # from wordle_rl.evaluation.summary.summarise, or a
 _Columns = Mapping[str, Callable[[Summary], str]]  # heading -> cell
 
 _BAR = 60  # columns of the longest bar
+_NAME = 19  # columns of a player's name where a table needs more than there are
 _RESULTS_LEGEND = (
     "wins, non-words and repeats (of all turns) in per cent. guesses: mean, a lost game as "
     "{lost}. regret: guesses beyond the best player's on the same secrets."
@@ -98,8 +99,13 @@ def report_table(
 
 
 def _table(summaries: Sequence[Summary], columns: _Columns, width: int) -> str:
-    rows = ([str(one["player"]), *(cell(one) for cell in columns.values())] for one in summaries)
-    return tabulate(["player", *columns], rows, width, no_wrap=True)
+    rows = [[str(one["player"]), *(cell(one) for cell in columns.values())] for one in summaries]
+    needed = [max(map(len, column)) for column in zip(["player", *columns], *rows, strict=True)]
+    if tight := sum(needed) + 2 * len(columns) > width:  # long names break behind an underscore
+        for row in rows:
+            lines = wrap(row[0].replace("_", "_ "), _NAME, break_on_hyphens=False)
+            row[0] = "\n".join(lines).replace("_ ", "_")
+    return tabulate(["player", *columns], rows, width, no_wrap=True, gap=1 if tight else 2)
 
 
 def _describe_rules(summary: Summary) -> str:

@@ -234,10 +234,6 @@ def _measures_table(players: Sequence[Result]) -> Markup:
         }
         for player in players
     }
-    for player in players:
-        if counts := player.measures.get("histogram"):
-            told = " ".join(map(str, counts.values()))
-            columns[player.label]["games won in 1, 2, ... guesses, and lost"] = told
     return _table(pd.DataFrame(columns), "measure")
 
 

@@ -16,7 +16,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 
 from wordle_rl.reports.run import GUESSES, OPTIMUM, OPTIMUM_TITLE, WINS, Estimate, Result, Run
-from wordle_rl.runs.figures import BLUE, COLOURS, GREEN, INK, MARKERS, RED, new_figure
+from wordle_rl.runs.figures import COLOURS, GREEN, INK, MARKERS, ORANGE, PINK, new_figure
 
 _GREY = "#7b7b7b"  # can be seen on white and on black
 _DASHES: tuple[Any, ...] = ((0, (6, 2)), (0, (1, 2)), (0, (6, 2, 1, 2)), (0, (3, 1)))
@@ -94,7 +94,7 @@ def draw_curves(axes: Axes, runs: Sequence[Run], measure: str, levels: Sequence[
         _draw_training(axes, runs[0])
     for i, run in enumerate(runs):
         colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
-        colour, label = (RED, "validation") if len(runs) == 1 else (colour, run.name)
+        colour, label = (PINK, "validation") if len(runs) == 1 else (colour, run.name)
         ends = (measure, f"{measure}_low", f"{measure}_high")
         middle, low, high = (scale * run.validations[end].astype(float) for end in ends)
         if len(middle):
@@ -118,20 +118,20 @@ def _draw_training(axes: Axes, run: Run) -> None:
     rate = 100 * sums[0] / sums[1]
     if len(rate.dropna()):
         label = "training" if window == 1 else f"training, mean of {window} steps"
-        axes.plot(rate.index, rate, color=BLUE, lw=1.6, label=label)
+        axes.plot(rate.index, rate, color=GREEN, lw=1.6, label=label)
 
 
 def _draw_test(axes: Axes, run: Run, measure: str, scale: float) -> None:
     """Greedy games on test secrets: the reports, and those of trainer.watch_every between them."""
     watched = scale * run.series(f"watch/test/{measure}")
-    label = "test secrets, greedy"
     if len(watched):
-        axes.plot(watched.index, watched, "s:", color=GREEN, ms=3.5, lw=1.2, label=label)
-    for i, report in enumerate(run.reports):
+        label = "test secrets, greedy"
+        axes.plot(watched.index, watched, "s:", color=ORANGE, ms=3.5, lw=1.2, label=label)
+    for report, colour in zip(reversed(run.reports), COLOURS, strict=False):  # as in draw_dots
         value = report.estimate(measure)
         axes.errorbar(
-            [report.step], [scale * value.value], _errors(value, scale), color=GREEN, fmt="D",
-            ms=4.5, lw=1.3, capsize=3, label=None if i or len(watched) else label,
+            [report.step], [scale * value.value], _errors(value, scale), color=colour, fmt="D",
+            ms=4.5, lw=1.3, capsize=3, label=f"test secrets, {report.label}",
         )  # fmt: skip
 
 

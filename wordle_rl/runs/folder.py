@@ -57,7 +57,7 @@ class RunFolder:
         """Make <root>/<date>-<time>_<name>, then <date>-<time>-2_<name> and so on."""
         stamp = (now or datetime.now()).strftime("%Y%m%d-%H%M")
         label = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:_NAME_LENGTH] or "run"
-        Path(root).mkdir(parents=True, exist_ok=True)
+        make_outputs(Path(root))
         path, number = Path(root) / f"{stamp}_{label}", 1
         while True:
             with suppress(FileExistsError):
@@ -189,6 +189,14 @@ class RunFolder:
             yield
 
 
+def make_outputs(folder: Path) -> None:
+    """Make a folder for runs. Raises ConfigError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"output_dir={folder}: {error.strerror}") from error
+
+
 # -- the runs of a folder -------------------------------------------------------------------------
 
 
@@ -208,9 +216,9 @@ def find_run(
 ) -> RunFolder:
     """The run that a setting names: by its folder, its number, or `latest`, which began last.
 
-    statuses: which ones the latest may have; without any, all. It is a run of debug=true only where
-    there is no other. root: where a relative folder starts. outputs: where the numbered ones are.
-    Raises FolderError and ConfigError.
+    statuses: which ones the latest may have; without any, all that measured something. It is a run
+    of debug=true only where there is no other. root: where a relative folder starts. outputs: where
+    the numbered ones are. Raises FolderError and ConfigError.
     """
     if given != LATEST and (root / given).is_dir():
         return RunFolder.open(root / given)
@@ -221,6 +229,7 @@ def find_run(
             kind = f" that is {' or '.join(statuses)}" if statuses else ""
             raise ConfigError(f"{setting}={LATEST}: {outputs} has no run{kind}")
         whole = [run for run in found if not {*DEBUG} <= {*run[1].get("command", [])}]
+        whole = [run for run in whole if statuses or run[0].begun] or whole
         return (whole or found)[-1][0]
     if given.isdecimal():
         if not 1 <= int(given) <= len(runs):

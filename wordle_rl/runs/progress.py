@@ -6,6 +6,7 @@ thread draws, so the work itself need not help.
 
 import math
 import os
+import re
 import sys
 import threading
 import time
@@ -31,6 +32,7 @@ class _Block(NamedTuple):
 
 _blocks: list[_Block] = []  # a process has one terminal, so all threads share them
 _shown: list[Any] = []  # rich's live display, while there is one
+_PASTED = re.compile(r"\b(python|wordle-rl|tensorboard) |/\w")  # in a command or a path
 
 
 @contextmanager
@@ -83,13 +85,13 @@ def _print_lines(block: _Block, over: threading.Event, wait: float, every: float
         wait = every
         if block.what and _blocks[-1:] == [block]:
             with suppress(BrokenPipeError):  # the command itself says that nobody reads any more
-                text, amount, left = _describe()
+                text, spent, amount, left = _describe()
                 done = f", {amount.done:g} of {amount.total:g}, {left}" if amount else ""
-                print(dated(text + done), flush=True)
+                print(dated(f"{text}, {spent}{done}"), flush=True)
 
 
-def _describe() -> tuple[str, Amount | None, str]:
-    """The innermost block in words, the amount of the outermost that has one, the time left."""
+def _describe() -> tuple[str, str, Amount | None, str]:
+    """The innermost block and its time, the amount of the outermost that has one, the time left."""
     blocks, now, amount, left = [*_blocks], time.monotonic(), None, math.nan
     block = ([b for b in blocks if b.what] or [_Block("working", None, now)])[-1]
     told = block.what if isinstance(block.what, str) else block.what()
@@ -102,7 +104,7 @@ def _describe() -> tuple[str, Amount | None, str]:
         elif amount.done:
             left = (now - begin) * (amount.total / amount.done - 1)
     text = f"{'?' if math.isnan(left) else describe_time(left)} left" if amount else ""
-    return f"{told}, {now - block.begin:.0f} s", amount, text
+    return told, describe_time(now - block.begin), amount, text
 
 
 def _open_display() -> Any:
@@ -110,21 +112,26 @@ def _open_display() -> Any:
     from rich.live import Live
     from rich.progress_bar import ProgressBar
     from rich.spinner import Spinner
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
     spinner = Spinner("dots")
 
     def render() -> Table:
-        text, amount, left = _describe()
-        cells = (ProgressBar(amount.total, amount.done, width=20), left) if amount else ()
-        grid = Table.grid(padding=(0, 1))
-        grid.add_row(spinner, *cells, Text(text, no_wrap=True, overflow="ellipsis"))
+        text, spent, amount, left = _describe()
+        cells = (ProgressBar(amount.total, amount.done, width=12), left) if amount else ()
+        whole = (Column(no_wrap=True) for _ in (spinner, *cells))
+        grid = Table.grid(*whole, Column(overflow="ellipsis"), Column(no_wrap=True), padding=(0, 1))
+        grid.add_row(spinner, *cells, Text(text, no_wrap=True, overflow="ellipsis"), spent)
         return grid
 
+    class Above(Console):
+        def print(self, *shown: Any, **how: Any) -> None:
+            """Break prose between words. A path or a command stays in one piece, to be pasted."""
+            super().print(*shown, soft_wrap=any(_PASTED.search(str(one)) for one in shown), **how)
+
     live = Live(
-        # A path that is longer than a line stays in one piece, to be pasted.
-        console=Console(soft_wrap=True, highlight=False), get_renderable=render, transient=True,
+        console=Above(highlight=False), get_renderable=render, transient=True,
         redirect_stderr=sys.stderr.isatty(),
     )  # fmt: skip
     live.start()

@@ -21,8 +21,6 @@ import optuna
 from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
 from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, TrialState
-from rich.console import Console
-from rich.table import Table
 
 from wordle_rl.runs.errors import fail
 from wordle_rl.runs.files import open_lock
@@ -74,7 +72,7 @@ def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], Any]) -> None:
     works = plan.check(build)
     if not (plan.settings.place / RECORD).exists():
         trials = plan.settings.n_trials or len(plan.points or ())
-        print(f"{trials} trials. In the first,\n{works[0]}")
+        print(f"{trials} trials, each with its output.log. In the first,\n{works[0]}")
         if spent := [work.seconds for work in works if getattr(work, "seconds", None)]:
             trials += 2 * len(plan.settings.confirm_seeds)
             least, most = (describe_time(trials * fmean(e)) for e in zip(*spent, strict=True))
@@ -218,7 +216,7 @@ class Worker:
         value, state = None, TrialState.FAIL
         try:
             place = f"trial {trial.number} ({self._done + 1} of {part.n_trials})"
-            with announce(lambda: f"{place}: {run}", every=60.0):
+            with announce(lambda: f"{place}: {run.seen}", every=60.0):
                 value, state = run.work(), TrialState.COMPLETE
         except optuna.TrialPruned:
             state = TrialState.PRUNED
@@ -295,13 +293,9 @@ def print_verdicts(folder: Path) -> None:
     before: dict[str, Effect] = {}
     if (shipped / RECORD).is_file() and shipped.resolve() != folder.resolve():
         before = {effect.name: effect for effect in judge(read_study(shipped))}
-    table = Table("comparison", "here", *(["shipped"] if before else []), box=None, pad_edge=False)
     for effect in effects:
-        found = (one for one in (effect, before.get(effect.name)) if one)
-        table.add_row(effect.name, *(
-            f"{one.verdict}, {one.difference:+.2f} {unit} ({one.low:+.2f} to {one.high:+.2f})"
-            for one in found
-        ))  # fmt: skip
-    if table.row_count:
-        print()
-        Console(highlight=False, markup=False).print(table)
+        print(f"\n{effect.name}")
+        for place, one in {"here": effect, "shipped": before.get(effect.name)}.items():
+            if one:
+                found = f"{one.difference:+.2f} {unit} ({one.low:+.2f} to {one.high:+.2f})"
+                print(f"{place:>9}: {one.verdict}, {found}")

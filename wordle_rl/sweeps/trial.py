@@ -20,7 +20,7 @@ import optuna
 from wordle_rl.runs.config import read_config
 from wordle_rl.runs.files import StepLog, open_lock, read_json, write_json
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import ROOT, environment, quote, shorten, train_command
+from wordle_rl.runs.paths import ROOT, environment, quote, train_command
 from wordle_rl.runs.processes import without_launch
 from wordle_rl.sweeps.plan import StudySettings
 
@@ -40,22 +40,15 @@ class TrialRun:
     """The run of one trial, in its folder."""
 
     def __init__(
-        self,
-        trial: optuna.Trial,
-        folder: Path,
-        overrides: list[str],
-        settings: StudySettings,
+        self, trial: optuna.Trial, folder: Path, overrides: list[str], settings: StudySettings,
         pause: Callable[[], None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """pause: called about every second; it may raise to stop the trial."""
         self._trial, self._folder, self._overrides = trial, folder, overrides
         self._settings, self._pause = settings, pause
         self._log = folder / "output.log"
         self._size = -1  # bytes of metrics.jsonl that were read
-        self._seen = "begins"  # what they say
-
-    def __str__(self) -> str:
-        return f"{self._seen}, log {shorten(self._log)}"
+        self.seen = "begins"  # what they say, in words
 
     @property
     def path(self) -> Path | None:  # the newest run folder
@@ -153,8 +146,8 @@ class TrialRun:
         records = self._read_records()
         wins = [r[CURVE] for r in records if r["step"] and r.get(CURVE) is not None]
         steps = read_config(path.parent).get("trainer", {}).get("steps", "?")
-        self._seen = f"step {max((r['step'] for r in records), default=0)}/{steps}"
-        self._seen += f", validation {100 * wins[-1]:.1f} %" if wins else ""
+        self.seen = f"step {max((r['step'] for r in records), default=0)}/{steps}"
+        self.seen += f", validation {100 * wins[-1]:.1f} %" if wins else ""
         known = self._trial.storage.get_trial(self._trial._trial_id).intermediate_values
         for number, value in enumerate(wins, 1):
             if number not in known:

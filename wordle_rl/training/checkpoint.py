@@ -155,10 +155,7 @@ class Checkpointing:
 
 def describe_export(folder: Path, step: int, state: RunState) -> str:
     """Two lines: which checkpoint is the best, and where its model is. step: the exported one."""
-    wins, guesses, reward = state.best
+    wins, guesses, _ = state.best
     lost = "" if step == state.best_step else f" is lost, so step {step} was exported"
-    reached = (
-        f"{100 * wins:.1f} % wins, {-guesses:.2f} guesses (a lost game counts one more), "
-        f"reward {reward:.2f}"
-    )
+    reached = f"{100 * wins:.1f} % wins, {-guesses:.2f} guesses (a lost game counts one more)"
     return f"best checkpoint: step {state.best_step}{lost}; validation had {reached}\n{folder}"

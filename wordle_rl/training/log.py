@@ -82,13 +82,9 @@ class RunLog:
         self._validations.extend(step, map(game_record, games, rewards))
 
     def _boards(
-        self,
-        step: int,
-        tag: str,
-        games: Sequence[Game],
-        rewards: Sequence[GameReward],
+        self, step: int, tag: str, games: Sequence[Game], rewards: Sequence[GameReward],
         everything: Sequence[Game],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Print and log boards of the first games, and the most common guesses of everything."""
         games, rewards = games[: self._shown], rewards[: self._shown]
         if not self._whole_games:

@@ -119,13 +119,9 @@ class Training:
     """One run: its steps, and what happens before, between and after them."""
 
     def __init__(
-        self,
-        policy: Policy,
-        setup: Experiment,
-        folder: RunFolder,
-        reporter: Reporter,
+        self, policy: Policy, setup: Experiment, folder: RunFolder, reporter: Reporter,
         check: Callable[[], None] = lambda: None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """check: raises to stop the run. It is called only where stopping loses nothing."""
         self.policy, self.setup, self.folder = policy, setup, folder
         recipe, trainer = setup.recipe, setup.trainer

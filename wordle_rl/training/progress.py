@@ -38,7 +38,7 @@ class StepLines:
         width = 5 + 2 * len(f"{self._steps}/")
         lines = [f"{step:<{width}}" + "".join(f"{cell:>9}" for cell in cells.values())]
         if idle := metrics.get(IDLE, 0.0):
-            lines[0] += f"  {idle:.0%} of groups are equal"
+            lines[0] += f"  {idle:.0%} equal"
         if self._lines % _HEAD == 0:
             lines.insert(0, " " * width + "".join(f"{name:>9}" for name in cells))
         self._lines += 1

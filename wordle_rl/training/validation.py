@@ -154,12 +154,9 @@ class RunReports:
     """Greedy games on the test secrets before the first step and after the last, side by side."""
 
     def __init__(
-        self,
-        play: HeldOutPlay,
-        folder: RunFolder,
-        stages: Sequence[Stage],
+        self, play: HeldOutPlay, folder: RunFolder, stages: Sequence[Stage],
         check: Callable[[], None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """stages: of the model that the run makes, the run itself last."""
         self._play, self._stages, self._check = play, stages, check
         self._writes, self._folder = play.policy.processes.rank == 0, folder.path
@@ -207,13 +204,14 @@ class RunReports:
         begin, setup = time.monotonic(), self._play.setup
         split = "all" if len(setup.test) == len(setup.words.answers) else "test"
         what = f"report on the {player}"
-        games = self._play.play(self._secrets, f"{what}, {split} secrets", check=self._check)
+        games = self._play.play(self._secrets, what, check=self._check)
         seconds = time.monotonic() - begin
         with announce(f"{what}: judging {len(games)} games"):
             summary = summarise(
                 games, setup.knowledge, player=player, split=split, rules=setup.recipe.rules,
                 seconds=seconds, regret=setup.regret, rewards=setup.recipe.rewards,
             )  # fmt: skip
+        self._play.spent[0] += time.monotonic() - begin - seconds
         return summary | {"lineage": describe_run_lineage(stages, setup)}, games
 
 

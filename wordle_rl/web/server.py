@@ -131,7 +131,7 @@ class Page:
             "turns": [
                 {
                     **show_turn(turn),
-                    "note": turn.reason or NOTES[turn.kind],
+                    "note": (turn.reason or NOTES[turn.kind]).replace("_", " "),
                     "text": turn.text,
                     "reward": dict(parts),
                     "facts": opponent.judge(turn.state, turn.guess),
@@ -162,7 +162,7 @@ class Page:
         turn, chances = opponent.ask(state, self._closing.is_set)
         return {
             "guess": turn.guess,
-            "note": turn.reason or "",
+            "note": (turn.reason or "").replace("_", " "),
             "text": turn.text,
             "facts": opponent.judge(state, turn.guess),
             "chances": show_chances(chances, turn.guess),

@@ -43,6 +43,24 @@
       return box;
     };
 
+    const bars = (player, i) => {
+      const box = make("div", "counts");
+      box.append(make("p", "", `${player}: games by number of guesses`));
+      const ends = games.map((game) => game[i + 1]).filter(Boolean);
+      const turns = Math.max(...games.flatMap(([, ...played]) => played.map((game) => game ? game[1].length : 0)));
+      const labels = [...Array(turns).keys()].map((n) => String(n + 1)).concat("lost");
+      const counts = labels.map((label) => ends.filter(
+        ([solved, rows]) => label === (solved ? String(rows.length) : "lost")).length);
+      labels.forEach((label, n) => {
+        const line = make("div");
+        const bar = make("span", "", String(counts[n]));
+        bar.style.width = `${100 * counts[n] / Math.max(...counts)}%`;
+        line.append(make("span", "", label), bar);
+        box.append(line);
+      });
+      return box;
+    };
+
     const won = (game) => Boolean(game && game[0]);
     const tests = {
       all: () => true,
@@ -75,6 +93,7 @@
     form.addEventListener("input", () => { shown = PAGE; draw(); });
     form.addEventListener("submit", (event) => event.preventDefault());
     more.addEventListener("click", () => { shown += PAGE; draw(); });
+    document.getElementById("games-bars").append(...players.map(bars));
     document.getElementById("games-tool").hidden = false;
     draw();
   }

@@ -79,7 +79,7 @@ verl: $(VERL)/all  ## train two steps by verl on the CPU, on one and on two Ray 
 	@# Its libraries warn, and each warning would be an error.
 	$(VERL)/bin/python -m pytest -o filterwarnings=default -s tests/adapters/test_verl_*.py $(ARGS)
 
-$(VERL)/all: tests/helpers/verl/requirements.txt pyproject.toml
+$(VERL)/all: tests/adapters/verl/requirements.txt pyproject.toml
 	@$(call create,$(VERL),13)
 	$(call install,$(VERL)) $(call TORCH,$<)
 	$(call install,$(VERL)) -r $<

@@ -1,68 +1,125 @@
-"""Draws the README's picture, light and dark, from three runs of the demo.
+"""Makes the pictures of README and docs/, light and dark, from three runs of the demo.
 
     for seed in 0 1 2; do python train.py seed=$seed output_dir=outputs/demo; done
-    python research/make_pictures.py outputs/demo/*
+    python research/what_rl_teaches.py outputs/demo/* --output outputs/learnt
+    python research/make_pictures.py outputs/demo/* --turns outputs/learnt/turns.csv.gz
 
-Above: wins on the 315 test secrets (greedy, every tenth step) and on the 200 validation secrets
-(drawn), a line for each run, beside three scripts. Below: one game before and after training, the
-first test secret in hash order that the start lost and every run won.
+demo: wins on the 315 test secrets (greedy, every tenth step) and on the 200 validation secrets
+(drawn), a line for each run, beside three scripts; and one game before and after training, the
+first test secret in hash order that the start lost and every run won. learnt: what the turns show.
+report and watch: the pages themselves, in Chromium (extra `browser`). The colours are the pages'.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
+import pandas as pd
+import what_rl_teaches as taught
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from PIL import Image
 
+from wordle_rl.game.feedback_table import feedback_table
+from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.reports.run import Board, Run, read_run
-from wordle_rl.runs.figures import BLUE, RED, new_figure, save_figure
-from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.figures import BLUE, GREEN, RED, new_figure, save_figure
+from wordle_rl.runs.paths import PACKAGE, ROOT
+from wordle_rl.words.lists import load_words
 
-TILES = ("#45c19c", "#f3b94d", "#a9b0bb")  # in place, elsewhere, absent: those of report.html
-MARKS = ("✓", "–", "")  # for those who see no colours
-THEMES = {"demo.png": ("#ffffff", "#16181d"), "demo_dark.png": ("#121418", "#eceef2")}
+DOCS = ROOT / "docs"
 SCRIPTS = {"teacher": 90.0, "any answer that fits": 98.1}  # docs/FINDINGS.md, "Other players"
+WIDE = 620  # pixels of the browser's window; at 400 a page's text is still 10 high
+SECRET = "mound"  # watched
 
 
-def draw(runs: list[Run], paper: str, ink: str, out: Path) -> None:
+class Look(NamedTuple):
+    """The colours of report.html in one scheme."""
+
+    suffix: str
+    paper: str
+    ink: str
+    muted: str
+    tiles: tuple[str, str, str]  # in place, elsewhere, absent
+
+
+def looks() -> list[Look]:
+    css = (PACKAGE / "reports" / "templates" / "page.css").read_text()
+    light, dark = (
+        dict(re.findall(r"--([\w-]+): (#\w{6});", part)) for part in css.split("@media")[:2]
+    )
+    found = (("", light), ("_dark", light | dark))
+    tiles = ("placed", "elsewhere", "absent")
+    return [
+        Look(suffix, of["paper"], of["ink"], of["muted"], tuple(of[name] for name in tiles))
+        for suffix, of in found
+    ]
+
+
+def new_picture(look: Look) -> tuple[Figure, Any, Any]:
+    """A figure of two axes, one above the other. It is shown at 400 to 700 pixels."""
     figure = new_figure(6.4, 6.6)
-    figure.set_facecolor(paper)
+    figure.set_facecolor(look.paper)
     above, below = figure.subplots(2, 1, height_ratios=(3, 2))
+    for axes in (above, below):
+        axes.tick_params(colors=look.ink, labelsize=13)
+        axes.set_facecolor(look.paper)
+        for side, spine in axes.spines.items():
+            spine.set_visible(side in ("left", "bottom"))
+            spine.set_color(look.ink)
+    return figure, above, below
+
+
+def name_axes(axes: Any, look: Look, x: str, y: str) -> None:
+    axes.set_xlabel(x, color=look.ink, fontsize=14)
+    axes.set_ylabel(y, color=look.ink, fontsize=14)
+
+
+def draw_demo(runs: list[Run], look: Look) -> Figure:
+    figure, above, below = new_picture(look)
     for run in runs:
         greedy = 100 * run.series("watch/test/win_rate")
         drawn = 100 * run.validations["win_rate"].astype(float)
-        above.plot(greedy.index, greedy, color=BLUE if paper == "#ffffff" else "#56b4e9", lw=2.2)
-        above.plot(drawn.index, drawn, color=RED, lw=2.2, ls="--")
+        above.plot(greedy.index, greedy, color=BLUE, lw=2.4)
+        above.plot(drawn.index, drawn, color=RED, lw=2.4, ls="--")
     last = max(run.metrics.index.max() for run in runs)
-    above.text(last, 94.5, "greedy, test words", color=ink, ha="right", fontsize=14)
-    above.text(last, 84.5, "drawn, validation words", color=RED, ha="right", fontsize=14)
+    bold: dict[str, Any] = {"ha": "right", "fontsize": 14, "weight": "bold"}
+    above.text(last, 94.5, "greedy, test words", color=BLUE, **bold)
+    above.text(last, 84.5, "drawn, validation words", color=RED, **bold)
     for name, value in SCRIPTS.items():
-        above.axhline(value, color=ink, lw=1, ls=":")
-        above.text(0.5, value + 0.4, name, color=ink, fontsize=12)
+        above.axhline(value, color=look.ink, lw=1, ls=":")
+        above.text(0.5, value + 0.4, name, color=look.ink, fontsize=13)
     above.set_ylim(72, 101)
-    above.set_xlabel("training step of 512 games", color=ink, fontsize=14)
-    above.set_ylabel("games won, %", color=ink, fontsize=14)
-    above.tick_params(colors=ink, labelsize=13)
-    above.set_facecolor(paper)
-    for side, spine in above.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(ink)
-    boards = chosen_game(runs)
+    name_axes(above, look, "training step of 512 games", "games won, %")
     below.set_axis_off()
     below.set_aspect("equal")
     below.set_xlim(0, 15)
     below.set_ylim(-6.1, 1.2)
-    for left, title, board in zip((0.6, 8.4), ("before", "after 40 steps"), boards, strict=True):
-        below.text(left, 0.3, f"{board.secret.upper()}, {title}", color=ink, fontsize=14)
+    titles = ("before", "after 40 steps")
+    for left, title, board in zip((0.6, 8.4), titles, chosen_game(runs), strict=True):
+        below.text(left, 0.3, f"{board.secret.upper()}, {title}", color=look.ink, fontsize=14)
         for row, (guess, marks, _, _) in enumerate(board.rows):
             for place, (letter, mark) in enumerate(zip(guess, marks or "22222", strict=True)):
-                x, y, kind = left + 1.05 * place, -0.95 * row, int(mark)
-                box = {"facecolor": TILES[kind], "edgecolor": paper, "lw": 1.5}
-                below.add_patch(Rectangle((x, y - 0.92), 1, 0.92, **box))
-                below.text(x + 0.5, y - 0.48, letter.upper(), ha="center", va="center", fontsize=12)
-                below.text(x + 0.93, y - 0.8, MARKS[kind], ha="right", va="center", fontsize=8)
-    save_figure(figure, out)
+                draw_tile(below, left + 1.05 * place, -0.95 * row, letter, int(mark), look)
+    return figure
+
+
+def draw_tile(axes: Any, x: float, y: float, letter: str, kind: int, look: Look) -> None:
+    """A letter, with the bar of the pages for those who see no colours."""
+    box = {"facecolor": look.tiles[kind], "edgecolor": look.paper, "lw": 1.5}
+    axes.add_patch(Rectangle((x, y - 0.92), 1, 0.92, **box))
+    letters: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 13, "weight": "bold"}
+    axes.text(x + 0.5, y - 0.44, letter.upper(), color="white", **letters)
+    half = (0.3, 0.1, 0)[kind]
+    axes.plot([x + 0.5 - half, x + 0.5 + half], [y - 0.8] * 2, color="white", lw=2 * bool(half))
 
 
 def chosen_game(runs: list[Run]) -> tuple[Board, Board]:
@@ -75,12 +132,92 @@ def chosen_game(runs: list[Run]) -> tuple[Board, Board]:
     raise SystemExit("error: no such game")
 
 
+def draw_learnt(turns: pd.DataFrame, look: Look) -> Figure:
+    """Information by turn, and lost games by words like the secret. Guesses are drawn."""
+    figure, above, below = new_picture(look)
+    words = load_words()
+    styles: dict[str, dict[str, Any]] = {
+        taught.SOLVER: {"color": GREEN, "marker": "D", "ls": ":"},
+        taught.TRAINED: {"color": BLUE, "marker": "o"},
+        taught.START: {"color": RED, "marker": "s", "ls": "--"},
+        taught.TEACHER: {"color": look.muted, "marker": "^", "ls": "-."},
+    }
+    drawn = turns[turns.how == next(how for how in turns.how.unique() if how != "greedy")]
+    skill = taught.by_turn(pd.concat([drawn, turns[turns.player == taught.SOLVER]]))
+    for name, style in styles.items():
+        share = 100 * skill.bits[name].dropna()
+        above.plot(share.index, share, label=name, ms=7, lw=2.2, **style)
+    name_axes(above, look, "turn", "bits, % of the most")
+    above.legend(frameon=False, fontsize=13, labelcolor=look.ink, ncols=2, loc="upper right",
+                 bbox_to_anchor=(1, 0.78))  # fmt: skip
+    games = drawn.groupby(taught.GAME, sort=False)[["won", "length"]].first().reset_index()
+    knowledge = Knowledge(words, feedback_table(words))
+    trait = taught.traits_of(list(games.secret.unique()), knowledge)["largest family"]
+    lost, labels = taught.loss_rates(games, trait), list(taught.SIZES.values())
+    for shift, name in zip((-0.12, 0.0, 0.12), list(styles)[1:], strict=True):
+        of = 100 * lost.xs(name, level="player").loc[labels]
+        ends = np.maximum([of.lost - of.low, of.high - of.lost], 0)
+        style = {**styles[name], "ls": ""}
+        below.errorbar(np.arange(len(labels)) + shift, of.lost, ends, capsize=4, ms=7, **style)
+    below.set_xticks(range(len(labels)), labels)
+    name_axes(below, look, "allowed words like the secret", "games lost, %")
+    return figure
+
+
+def photograph(run: Path) -> None:
+    """report: the top of a run's page. watch: its model's second guess."""
+    from playwright.sync_api import sync_playwright
+
+    command = [sys.executable, "-u", "-m", "wordle_rl", "play", "--run", str(run), "--no-browser"]
+    with (
+        sync_playwright() as playwright,
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server,
+        ExitStack() as ends,
+    ):
+        ends.callback(server.terminate)
+        assert server.stdout is not None
+        said = map(re.compile(r"http://\S+\d/?").search, server.stdout)
+        address = next(filter(None, said))[0]
+        chromium = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        for suffix, scheme in (("", "light"), ("_dark", "dark")):
+            size = {"width": WIDE, "height": 900}
+            page = chromium.new_page(viewport=size, color_scheme=scheme, device_scale_factor=2)
+            page.set_default_timeout(600_000)
+            page.goto((run / "report.html").as_uri())
+            result = {"x": 0, "y": 140, "width": WIDE, "height": 680}
+            page.screenshot(path=DOCS / f"report{suffix}.png", clip=result)
+            page.goto(address)
+            watch(page)
+            whole_rows = {"x": 0, "y": 0, "width": WIDE, "height": 884}
+            page.screenshot(path=DOCS / f"watch{suffix}.png", clip=whole_rows)
+        chromium.close()
+
+
+def watch(page: Any) -> None:
+    page.click("nav a[href='#watch']")
+    page.fill("#watch-secret", SECRET)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#watched .bars tbody tr")
+    page.keyboard.press("ArrowDown")
+    page.wait_for_timeout(15_000)  # the search ends after five seconds
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("runs", nargs="+", type=Path, help="run folders of the demo, with reports")
-    runs = [read_run(folder) for folder in parser.parse_args().runs]
-    for name, (paper, ink) in THEMES.items():
-        draw(runs, paper, ink, ROOT / "docs" / name)
+    parser.add_argument("--turns", type=Path, required=True, help="written by what_rl_teaches.py")
+    chosen = parser.parse_args()
+    runs, turns = [read_run(folder) for folder in chosen.runs], pd.read_csv(chosen.turns)
+    for look in looks():
+        save_figure(draw_demo(runs, look), DOCS / f"demo{look.suffix}.png")
+        save_figure(draw_learnt(turns, look), DOCS / f"learnt{look.suffix}.png")
+    photograph(chosen.runs[0].resolve())
+    for file in DOCS.glob("*.png"):  # a quarter of the bytes, and no difference to be seen
+        Image.open(file).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(
+            file, optimize=True
+        )
 
 
 if __name__ == "__main__":

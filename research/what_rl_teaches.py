@@ -1,4 +1,4 @@
-"""What training taught, in tables and a picture; docs/FINDINGS.md shows some.
+"""What training taught, in tables; docs/FINDINGS.md shows some, make_pictures.py draws two.
 
     python research/what_rl_teaches.py outputs/<seed 0> outputs/<seed 1> outputs/<seed 2>
 
@@ -312,59 +312,6 @@ def endings(turns: pd.DataFrame) -> pd.DataFrame:
     return shares.assign(lost=of.size(), fitting=of.fitting.median())
 
 
-STYLES: dict[str, dict[str, Any]] = {  # of players, alike in all panels
-    START: {"color": "#0072b2", "marker": "o"},
-    TRAINED: {"color": "#d55e00", "marker": "s"},
-    TEACHER: {"color": "#595959", "marker": "^", "ls": "--"},
-    SOLVER: {"color": "#009e73", "marker": "D", "ls": ":"},
-}
-
-
-def draw_passes(axes: Any, found: Mapping[int, pd.DataFrame], title: str) -> None:
-    """Curves, and a thin line for each run."""
-    for name in (START, TRAINED, TEACHER):
-        shares = [100 * table[name].mean(axis=1).mean() for table in found.values()]
-        axes.plot(list(found), shares, label=name, ms=4, **STYLES[name])
-    for run in found[1][TRAINED].columns:
-        shares = [100 * table[TRAINED][run].mean() for table in found.values()]
-        axes.plot(list(found), shares, color=STYLES[TRAINED]["color"], lw=0.7, alpha=0.7)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(list(found), list(map(str, found)))
-    axes.set(title=title, xlabel="attempts k", ylabel="secrets won (%)")
-
-
-def draw_summary(
-    found: Mapping[int, pd.DataFrame], skill: pd.DataFrame, made: pd.DataFrame,
-    lost: pd.DataFrame, out: Path,
-) -> None:  # fmt: skip
-    """Four panels: attempts, information by turn, first guesses, lost games."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.5, 8), layout="constrained")
-    attempts, bits, opens, losses = figure.subplots(2, 2).flat
-    draw_passes(attempts, found, f"Won in k attempts, at most {WITHIN[1]} guesses")
-    for name, style in STYLES.items():
-        share = 100 * skill.bits[name].dropna()
-        bits.plot(share.index, share, label=name, ms=4, **style)
-    bits.set(title="Information of a guess", xlabel="turn", ylabel="bits, of the most (%)")
-    bits.legend(frameon=False, fontsize=8)
-    for name in (START, TRAINED, TEACHER):
-        values = made[made.player == name].opener_bits
-        weights = np.full(len(values), 100 / max(len(values), 1))
-        colour = STYLES[name]["color"]
-        opens.hist(values, np.arange(3, 6, 0.2), weights=weights, histtype="step", color=colour)
-    opens.set(title="First guesses", xlabel="expected bits", ylabel="games in 0.2 bits (%)")
-    labels = [label for label in SIZES.values() if label in lost.index.get_level_values("trait")]
-    for shift, name in zip((-0.1, 0.0, 0.1), (START, TRAINED, TEACHER), strict=True):
-        of = 100 * lost.xs(name, level="player").loc[labels]
-        ends = np.maximum([of.lost - of.low, of.high - of.lost], 0)
-        style = {**STYLES[name], "ls": ""}
-        losses.errorbar(np.arange(len(labels)) + shift, of.lost, ends, capsize=3, ms=4, **style)
-    losses.set_xticks(range(len(labels)), labels)
-    losses.set(title="Lost games", xlabel="allowed words like the secret", ylabel="games lost (%)")
-    figure.savefig(out, dpi=150)
-
-
 def check_same_start(folders: Sequence[Path]) -> None:
     manifests = [json.loads((folder / "manifest.json").read_text()) for folder in folders]
     for key in ("model", "revision", "init_from", "digests", "prompt", "form"):
@@ -391,12 +338,12 @@ def main() -> None:
     out = chosen.output or chosen.runs[0] / "learnt"
     out.mkdir(parents=True, exist_ok=True)
     turns.to_csv(out / "turns.csv.gz", index=False)
-    describe(turns, knowledge, out)
+    describe(turns, knowledge)
     print(f"\n{out}")
 
 
-def describe(turns: pd.DataFrame, knowledge: Knowledge, out: Path) -> None:
-    """Print all tables and draw the picture."""
+def describe(turns: pd.DataFrame, knowledge: Knowledge) -> None:
+    """Print all tables."""
     first = next(how for how in turns.how.unique() if how != "greedy")
     drawn_turns = turns[turns.how == first]
     games = turns.groupby(GAME, sort=False)[["won", "length"]].first().reset_index()
@@ -425,11 +372,6 @@ def describe(turns: pd.DataFrame, knowledge: Knowledge, out: Path) -> None:
         told = [percent(row.lost, (row.low, row.high)) for row in of.itertuples()]
         show(f"Games lost, by {name}", of[["secrets"]].astype(int).assign(lost=told))
     show("How lost games ended", endings(turns[turns.how.isin(["greedy", first])]))
-    legal = drawn_turns[drawn_turns.legal & drawn_turns.opens]
-    made = legal.assign(
-        opener_bits=knowledge.opener_bits[legal.guess.map(knowledge.words.guess_index)]
-    )
-    draw_summary(curves[first, WITHIN[1]], skill, made, rates["largest family"], out / "learnt.png")
 
 
 if __name__ == "__main__":

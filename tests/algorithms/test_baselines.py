@@ -1,11 +1,13 @@
 """Each algorithm has its paper's baseline and scale under either credit, worked out by hand."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.helpers.outcomes import outcomes_by_game, outcomes_by_turn
+from tests.helpers.outcomes import outcomes_by_turn
+from wordle_rl.algorithms.base import StepOutcomes
 from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.dr_grpo import DrGrpo
 from wordle_rl.algorithms.gdpo import Gdpo
@@ -76,6 +78,14 @@ BY_GAME = {
     "rloo": [16 / 3, -4 / 3, 0, 0, 4 / 3, 0, -16 / 3, -4 / 3, 0, 0, 4 / 3, 0],
     "max_rl": [1, -1 / 2, 0, 0, 1 / 2, 0, -1, -1 / 2, 0, 0, 1 / 2, 0],
 }
+
+
+def outcomes_by_game(
+    totals: Sequence[float], turns: Sequence[int], groups: Sequence[int]
+) -> StepOutcomes:
+    """Rollouts [R] with these rewards and numbers of turns, credited by game and all lost."""
+    returns = [[total] * count for total, count in zip(totals, turns, strict=True)]
+    return outcomes_by_turn(returns, groups, by_turn=False, discount=1.0)
 
 
 def found_by_turn(name: str) -> list[np.ndarray]:

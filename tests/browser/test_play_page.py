@@ -1,20 +1,49 @@
 """The page to play in headless Chromium, by keyboard, at two widths and in both colour schemes."""
 
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from tests.helpers.browser import NEEDS_BROWSER, Tab, wait
-from tests.helpers.web_page import KNOWLEDGE, load, opponent_of, served_page
+from tests.helpers.browser import NEEDS_BROWSER, Tab
+from tests.helpers.web_page import KNOWLEDGE, load, opponent_of
 from wordle_rl.commands.play import load_opponent
 from wordle_rl.game.players import GreedyEntropy
 from wordle_rl.game.rules import marks
 from wordle_rl.web.opponent import Choice, Opponent
-from wordle_rl.web.server import Page
+from wordle_rl.web.server import Page, build_app
 
 pytestmark = NEEDS_BROWSER
 THOUGHT = "<think><img src=x onerror=alert(1)> &amp; <b>bold</b></think>"
+
+
+@contextmanager
+def served_page(page: Page) -> Iterator[str]:
+    """Serve a page in a thread, and yield its address."""
+    import uvicorn
+
+    config = uvicorn.Config(build_app(page), port=0, log_level="warning", lifespan="off")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield f"http://127.0.0.1:{port}/"
+    server.should_exit = True
+    thread.join(10)
+    page.close()
+
+
+def wait(page: Any, condition: str) -> None:
+    """Wait until an expression is true."""
+    end = time.monotonic() + 30
+    while not page.evaluate(condition):
+        assert time.monotonic() < end, f"never true: {condition}"
+        page.wait_for_timeout(30)
 
 
 def thinker() -> Opponent:

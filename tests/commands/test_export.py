@@ -27,10 +27,25 @@ FAMILIES = [
 ]
 
 
+def adapted_run(root: Path, family: str, size: float = 0.2) -> tuple[Path, Path]:
+    """A base, and a run that trained an adapter on it."""
+    base = made.save_base(root / "base", family)
+    adapter = made.save_adapter(base, root / "adapter", size)
+    (root / "runs").mkdir(exist_ok=True)
+    return base, made.save_run(
+        root / "runs", adapter, f"model.path={base}", made.LORA, "prompt=letters"
+    )
+
+
+def adapter_of(run: Path) -> Path:
+    """The folder of the checkpoint's model."""
+    return run / "checkpoints" / "step_000002" / "model"
+
+
 @pytest.fixture(scope="module")
 def adapted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A base and a run with an adapter on it, which no test changes."""
-    return made.adapted_run(tmp_path_factory.mktemp("llama"), "llama")
+    return adapted_run(tmp_path_factory.mktemp("llama"), "llama")
 
 
 def export(run: Path | str, output: Path, form: str, **given: Any) -> Path:
@@ -54,7 +69,7 @@ def load_plain(folder: Path) -> Any:
 
 def score_trained(base: Path, run: Path) -> np.ndarray:
     """Log-probabilities of base plus adapter through plain peft, unmerged."""
-    model: Any = PeftModel.from_pretrained(load_plain(base), str(made.adapter_of(run)))
+    model: Any = PeftModel.from_pretrained(load_plain(base), str(adapter_of(run)))
     return full_logprobs(model.eval(), IDS)
 
 
@@ -63,7 +78,7 @@ def score_trained(base: Path, run: Path) -> np.ndarray:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_merged_weights_say_what_base_and_adapter_say(family: str, tmp_path: Path) -> None:
-    base, run = made.adapted_run(tmp_path, family)
+    base, run = adapted_run(tmp_path, family)
     folder = export(run, tmp_path / "merged", form="merged")
     weights = load_file(folder / "model.safetensors").values()
     assert {weight.dtype for weight in weights} == {torch.bfloat16}
@@ -75,7 +90,7 @@ def test_merged_weights_say_what_base_and_adapter_say(family: str, tmp_path: Pat
     chat = [{"role": "user", "content": "Guess."}]
     wanted = qwen_like_tokenizer().apply_chat_template(chat, tokenize=False)
     assert tokenizer.apply_chat_template(chat, tokenize=False) == wanted
-    assert stages_of(folder) == stages_of(made.adapter_of(run))
+    assert stages_of(folder) == stages_of(adapter_of(run))
 
 
 def test_an_exported_adapter_is_the_trained_one_and_plain_peft_loads_it(
@@ -84,7 +99,7 @@ def test_an_exported_adapter_is_the_trained_one_and_plain_peft_loads_it(
     base, run = adapted
     folder = export(run, tmp_path / "peft", form="peft")
     name = "adapter_model.safetensors"
-    assert (folder / name).read_bytes() == (made.adapter_of(run) / name).read_bytes()
+    assert (folder / name).read_bytes() == (adapter_of(run) / name).read_bytes()
     model: Any = PeftModel.from_pretrained(load_plain(base), str(folder))
     np.testing.assert_array_equal(full_logprobs(model.eval(), IDS), score_trained(base, run))
     assert AutoTokenizer.from_pretrained(folder).chat_template

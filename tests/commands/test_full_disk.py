@@ -1,12 +1,14 @@
 """A full disk ends a command in one line, and what was written before it stays whole."""
 
 import json
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.commands import contents, largest_file, training
+from tests.helpers.commands import contents, training
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.files import StepLog
 from wordle_rl.runs.folder import RunFolder
@@ -20,6 +22,17 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "checkpoint": lambda r: CheckpointStore(r / "checkpoints").save(
         2, lambda folder: (folder / "state.json").write_text("a" * 9999) and None),
 }  # fmt: skip
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Files of this process cannot grow beyond size bytes, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize("kind", WRITERS)

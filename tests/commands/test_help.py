@@ -31,6 +31,7 @@ def test_the_page_shows_choices_settings_and_the_comments_of_conf(monkeypatch):
     text = " ".join(format_group("config", "reward", cfg).split())
     assert "*win_only The baseline without shaping" in text and "phase2 Learn strategy" in text
     assert "reward.lawful=true" in text and "trainer" not in text
+    assert re.search(r"components\.win\.weight=\S+ Each .*\(0\.\.1000000\).* 1 \+ speed for", text)
     text = " ".join(page("eval").split())
     assert "json=false Whether the last line is the content of summary.json." in text
     assert "trainer.steps" not in text and "hydra.sweeper" not in text

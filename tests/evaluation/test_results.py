@@ -5,9 +5,19 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.helpers.played_games import given, played, summary_of
+from tests.helpers.played_games import WORDS, played, summary_of
 from wordle_rl.evaluation.results import pass_at_k, passes, results_by_depth
 from wordle_rl.evaluation.tables import report_table
+from wordle_rl.game.rules import Clue, Game, State, feedback_code
+
+
+def given(secret: str, clues: list[str], guesses: list[str]) -> Game:
+    """A game with these guesses, taken over after others."""
+    known = tuple(Clue(guess, feedback_code(guess, secret)) for guess in clues)
+    game = Game(secret, WORDS, state=State(known, len(known)))
+    for guess in guesses:
+        game.play(guess)
+    return game
 
 
 @pytest.mark.parametrize(("wins", "games"), [(0, 5), (1, 5), (3, 6), (6, 6)])

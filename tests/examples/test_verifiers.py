@@ -32,7 +32,7 @@ def read(path: Path) -> list[dict]:
 @pytest.fixture
 def address():
     """Of a server of the embedded model tiny, which answers greedily with 12 tokens at most."""
-    file, model = ROOT / "tests" / "helpers" / "chat_server.py", PACKAGE / "embedded" / "tiny"
+    file, model = Path(__file__).with_name("chat_server.py"), PACKAGE / "embedded" / "tiny"
     command = [sys.executable, str(file), str(model), "12"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None

@@ -6,19 +6,11 @@ WORDLE_RL_CHROMIUM). Playwright's Python package drives it.
 
 import importlib.util
 import os
-import re
 import shutil
-import subprocess
-import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from wordle_rl.runs.paths import ROOT
 
 CHROMIUM = os.environ.get("WORDLE_RL_CHROMIUM") or shutil.which("chromium")
 NEEDS_BROWSER = [
@@ -31,7 +23,6 @@ NEEDS_BROWSER = [
 ]
 LAYOUT_FAULTS = Path(__file__).with_name("page_faults.js").read_text(encoding="utf-8")
 LOOKS = [(width, scheme) for width in (1280, 400) for scheme in ("light", "dark")]
-_ADDRESS = re.compile(r"http://(?:127\.0\.0\.1|localhost):\d+\S*")
 
 
 class Tab:
@@ -71,27 +62,3 @@ class Tab:
         for fault in Axe().run(self.page).response["violations"]:
             faults += [f"{fault['id']}: {node['html'][:100]}" for node in fault["nodes"]]
         assert not faults, f"{name}:\n" + "\n".join(faults)
-
-
-def wait(page: Any, condition: str) -> None:
-    """Wait until an expression is true."""
-    end = time.monotonic() + 30
-    while not page.evaluate(condition):
-        assert time.monotonic() < end, f"never true: {condition}"
-        page.wait_for_timeout(30)
-
-
-@contextmanager
-def served(arguments: Sequence[str]) -> Iterator[str]:
-    """Run a Python command that prints an address, and yield the address."""
-    process = subprocess.Popen(
-        [sys.executable, "-u", *arguments], cwd=ROOT, text=True, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    assert process.stdout is not None
-    try:
-        found = next(filter(None, map(_ADDRESS.search, process.stdout)))
-        yield found[0]
-    finally:
-        process.terminate()
-        process.communicate()

@@ -4,8 +4,7 @@ import resource
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.helpers.configs import composed
@@ -41,17 +40,6 @@ def trained(root: Path, line: str = "") -> Path:
     training(f"{SMALL_RUN} output_dir={root} {line}")()
     [folder] = root.iterdir()
     return folder
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """Files of this process cannot grow beyond size bytes, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -7,12 +7,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import torch
 from peft import LoraConfig, get_peft_model
 
 from tests.helpers.tiny import gemma, many_stops, plain_copy, qwen
-from wordle_rl.policy.engine import Completion, StopReason
-from wordle_rl.policy.sampling import Sampling, uniforms
+from wordle_rl.policy.engine import Completion
+from wordle_rl.policy.sampling import Sampling
 
 VOCAB = 64
 STOPS = frozenset(many_stops(VOCAB, every=9))
@@ -100,55 +99,6 @@ ENGINE_MODELS: dict[str, Callable[[], EngineModel]] = {
     "mlx gemma": lambda: mlx_model(gemma(VOCAB, window=4).eval()),
     "vllm qwen": lambda: vllm_model(qwen(VOCAB).eval()),
 }
-
-
-def numbers(rollout: int, turn: int) -> np.ndarray:
-    return uniforms(seed=7, step=0, rollouts=np.array([rollout]), turn=turn, tokens=7)[0]
-
-
-def prompts(n: int, turn: int) -> list[list[int]]:
-    """Prompts of 1 to 9 tokens, another one for each row and turn."""
-    random = np.random.default_rng([n, turn])
-    return [random.integers(0, VOCAB, 1 + (5 * row + turn) % 9).tolist() for row in range(n)]
-
-
-def slow_answer(
-    model: Any, context: list[int], sampling: Sampling, drawn: np.ndarray
-) -> Completion:
-    """One answer, token by token, each from a forward pass over everything before it."""
-    ids: list[int] = []
-    logprobs: list[float] = []
-    for uniform in drawn:
-        with torch.no_grad():
-            logits = model(input_ids=torch.tensor([context + ids])).logits[0, -1].double()
-        if sampling.temperature:
-            logits = logits / sampling.temperature
-        table = logits.log_softmax(-1).numpy()
-        greedy = sampling.temperature == 0.0
-        cumulative = np.exp(table).cumsum()
-        token = int(table.argmax() if greedy else (cumulative > uniform * cumulative[-1]).argmax())
-        ids.append(token)
-        logprobs.append(float(table[token]))
-        if token in STOPS:
-            return Completion(ids=ids, logprobs=logprobs, stop=StopReason.STOP_TOKEN)
-    return Completion(ids=ids, logprobs=logprobs, stop=StopReason.TOKEN_LIMIT)
-
-
-def play(
-    engine: Any, numbered: list[int], sampling: Sampling, *, turns: int = 3
-) -> list[list[Completion]]:
-    """Answers by rollout and turn; the conversation in place i is rollout numbered[i]."""
-    answers: list[list[Completion]] = [[] for _ in numbered]
-    talks: list[list[int]] = [[] for _ in numbered]
-    for turn in range(turns):
-        feeds = prompts(6, turn)
-        for talk, i in zip(talks, numbered, strict=True):
-            talk += feeds[i]
-        drawn = engine.complete(talks, sampling, np.stack([numbers(i, turn) for i in numbered]))
-        for mine, talk, completion in zip(answers, talks, drawn, strict=True):
-            mine.append(completion)
-            talk += completion.ids
-    return answers
 
 
 def assert_same(one: list[list[Completion]], other: list[list[Completion]]) -> None:

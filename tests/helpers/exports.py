@@ -66,16 +66,3 @@ def save_run(root: Path, model: Path, *overrides: str) -> Path:
     store.mark_best(2)
     run.set_status("finished")
     return run.path
-
-
-def adapted_run(root: Path, family: str, size: float = 0.2) -> tuple[Path, Path]:
-    """A base, and a run that trained an adapter on it."""
-    base = save_base(root / "base", family)
-    adapter = save_adapter(base, root / "adapter", size)
-    (root / "runs").mkdir(exist_ok=True)
-    return base, save_run(root / "runs", adapter, f"model.path={base}", LORA, "prompt=letters")
-
-
-def adapter_of(run: Path) -> Path:
-    """The folder of the checkpoint's model."""
-    return run / "checkpoints" / "step_000002" / "model"

@@ -73,10 +73,3 @@ def mlx_gradients(policy: MlxPolicy, batch: Any, algorithm: Any) -> dict[str, np
     finally:
         del policy.apply_gradients
     return caught
-
-
-def same_weights(one: dict[str, mx.array], other: dict[str, mx.array]) -> bool:
-    """Bit for bit."""
-    return one.keys() == other.keys() and all(
-        np.array_equal(np.array(one[n]), np.array(other[n])) for n in one
-    )

@@ -22,11 +22,3 @@ def outcomes_by_turn(
         "discount": 0.5,
     }
     return StepOutcomes(**(defaults | fields))
-
-
-def outcomes_by_game(
-    totals: Sequence[float], turns: Sequence[int], groups: Sequence[int]
-) -> StepOutcomes:
-    """Rollouts [R] with these rewards and numbers of turns, credited by game and all lost."""
-    returns = [[total] * count for total, count in zip(totals, turns, strict=True)]
-    return outcomes_by_turn(returns, groups, by_turn=False, discount=1.0)

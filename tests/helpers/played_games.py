@@ -6,7 +6,7 @@ import numpy as np
 
 from wordle_rl.evaluation.summary import summarise
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
+from wordle_rl.game.rules import Game, Rules, State
 from wordle_rl.words.lists import WordLists
 
 WORDS = frozenset({"crane", "sleep", "crept", "slate", "abbey", "steel", "mound"})
@@ -45,12 +45,3 @@ def played(secret, guesses, rules=None):
 def summary_of(games, rules=None, **more):
     rules, knowledge = rules or Rules(), cast(Knowledge, FakeKnowledge())
     return summarise(games, knowledge, player="fake", split="test", rules=rules, **more)
-
-
-def given(secret: str, clues: list[str], guesses: list[str]) -> Game:
-    """A game with these guesses, taken over after others."""
-    known = tuple(Clue(guess, feedback_code(guess, secret)) for guess in clues)
-    game = Game(secret, WORDS, state=State(known, len(known)))
-    for guess in guesses:
-        game.play(guess)
-    return game

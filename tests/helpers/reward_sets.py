@@ -52,14 +52,6 @@ def shipped(name: str, form: str = "conversation") -> RewardSet:
     return build_reward_set(given, KNOWLEDGE, form)
 
 
-@cache
-def asking_for_thoughts(form: str = "conversation") -> RewardSet:
-    """phase1, whose format asks for think blocks."""
-    given = node("reward", "phase1")
-    given["components"]["format"]["think"] = True
-    return build_reward_set(given, KNOWLEDGE, form)
-
-
 SETS = {name: shipped(name) for name in [*options("reward"), UNLAWFUL]}
 LAWFUL = {name: rewards for name, rewards in SETS.items() if rewards.lawful}
 

@@ -1,6 +1,5 @@
 """Folders of runs that nobody trained, and what a page's HTML holds."""
 
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -59,37 +58,3 @@ def write_report(folder: Path, name: str, plays: Any, *, step: int) -> None:
     summary = summary_of(found) | {"lineage": "lineage: untrained."}
     file = "start.json" if name == "start" else "summary.json"
     write_json(folder / file, summary | ({} if name == "start" else {"exported_step": step}))
-
-
-class Page(HTMLParser):
-    """The elements of a page, its texts, and its headings."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[tuple[str, str]] = []  # tag and text
-        self._open = [""]
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        self._open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        while tag in self._open and self._open.pop() != tag:
-            pass
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append((self._open[-1], data))
-
-    def of(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
-
-    def text(self, tag: str) -> list[str]:
-        return [text.strip() for name, text in self.texts if name == tag and text.strip()]
-
-    @property
-    def prose(self) -> str:
-        """Everything that a reader sees, in one line."""
-        hidden = ("script", "style")
-        return " ".join(" ".join(t for name, t in self.texts if name not in hidden).split())

@@ -28,14 +28,6 @@ SMALL = [
     "trainer.games_every=1", "trainer.show_games=0", "trainer.checkpoint_every=2",
     "trainer.validate_every=3", "trainer.steps=6",
 ]  # fmt: skip
-# A short run in which the sampled policy improves by far more than chance, on any backend. It
-# validates as it samples, four games per secret.
-LEARNING = [
-    "model=micro", "rollout.groups=16", "optim.schedule=constant", "trainer.steps=20",
-    "trainer.validate_every=20", "trainer.validation_temperature=1.0",
-    "trainer.validation_samples=4", "trainer.checkpoint_every=20", "trainer.games_every=20",
-    "trainer.report=false", "logger=none",
-]  # fmt: skip
 STAGES = {
     "sft": ["algorithm=sft"],
     "grpo with a reference": ["algorithm.beta=0.04"],

@@ -174,16 +174,6 @@ def guessing_tokenizer() -> AlwaysGuesses:
     return AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
 
 
-class AlwaysCalls(AlwaysGuesses):
-    """The same where a guess is a tool call; one that was written is read as it is."""
-
-    def decode(self, ids: list[int]) -> str:
-        if (text := HFTokenizer.decode(self, ids)).startswith("<tool_call>"):
-            return text
-        word = super().decode(ids)[len("<guess>") : -len("</guess>")]
-        return f'<tool_call>\n{{"name": "guess", "arguments": {{"word": "{word}"}}}}\n</tool_call>'
-
-
 def many_stops(vocab_size: int, every: int = 6) -> tuple[int, ...]:
     """Stop ids so frequent that untrained models end their answers at all lengths."""
     return tuple(range(5, vocab_size, every))

@@ -1,10 +1,11 @@
 """What counts as an answer, as text and as a tool call, and how long hostile ones may take."""
 
 import json
+import time
+from collections.abc import Callable
 
 import pytest
 
-from tests.helpers.linear import is_linear
 from tests.helpers.tool_calls import call, guess
 from wordle_rl.prompts.parser import ParseFailure, parse, parse_call, parse_spelled
 
@@ -102,6 +103,23 @@ PATTERNS = [
 
 
 # row 29
+def is_linear(read: Callable[[str], object], small: str, large: str) -> bool:
+    """Whether large, which is twice as long as small, takes less than 3 times as long.
+
+    Quadratic work would take 4 times as long. A busy machine disturbs one try, slow code fails all.
+    """
+
+    def seconds(text: str) -> float:
+        best = float("inf")
+        for _ in range(3):
+            start = time.process_time()
+            read(text)
+            best = min(best, time.process_time() - start)
+        return best
+
+    return any(seconds(large) < 3 * seconds(small) for _ in range(4))
+
+
 def test_time_is_linear_on_hostile_patterns():
     def slow(read, unit, before, behind):
         # Sizes in characters.

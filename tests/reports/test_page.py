@@ -2,10 +2,11 @@
 
 import json
 import re
+from html.parser import HTMLParser
 
 import pytest
 
-from tests.helpers.run_folders import BEFORE, Page, make_run
+from tests.helpers.run_folders import BEFORE, make_run
 from wordle_rl.reports.page import make_page
 from wordle_rl.reports.run import read_run
 from wordle_rl.runs.files import StepLog, write_json
@@ -13,6 +14,40 @@ from wordle_rl.words.lists import load_words
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 DEFAULTS = {"optim.lr": "0.001", "seed": "0"}
+
+
+class Page(HTMLParser):
+    """The elements of a page, its texts, and its headings."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []  # tag and text
+        self._open = [""]
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        while tag in self._open and self._open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((self._open[-1], data))
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    def text(self, tag: str) -> list[str]:
+        return [text.strip() for name, text in self.texts if name == tag and text.strip()]
+
+    @property
+    def prose(self) -> str:
+        """Everything that a reader sees, in one line."""
+        hidden = ("script", "style")
+        return " ".join(" ".join(t for name, t in self.texts if name not in hidden).split())
 
 
 @pytest.fixture(autouse=True)

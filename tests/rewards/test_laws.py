@@ -18,7 +18,6 @@ from tests.helpers.reward_sets import (
     SECRET,
     SETS,
     WORDS,
-    asking_for_thoughts,
     guesses,
     node,
     options,
@@ -34,6 +33,15 @@ from wordle_rl.rewards.scoring import RewardSet, build_reward_set
 from wordle_rl.rewards.win import Win
 from wordle_rl.runs.instantiate import instantiate
 from wordle_rl.training.curricula import Curriculum
+
+
+@cache
+def asking_for_thoughts(form: str = "conversation") -> RewardSet:
+    """phase1, whose format asks for think blocks."""
+    given = node("reward", "phase1")
+    given["components"]["format"]["think"] = True
+    return build_reward_set(given, KNOWLEDGE, form)
+
 
 THOUGHTS = "phase1 that asks for thoughts"
 LAWFUL = {**SHIPPED, THOUGHTS: asking_for_thoughts()}

@@ -13,7 +13,6 @@ from tests.helpers.talks import turns_of
 from tests.helpers.tiny import (
     QWEN_TOOLS,
     WORDS,
-    AlwaysCalls,
     AlwaysGuesses,
     full_logprobs,
     guessing_tokenizer,
@@ -58,6 +57,16 @@ EVERY = [
     ("best_of", "tool"), ("best_of", "conversation"),
 ]  # fmt: skip
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
+
+
+class AlwaysCalls(AlwaysGuesses):
+    """The same where a guess is a tool call; one that was written is read as it is."""
+
+    def decode(self, ids: list[int]) -> str:
+        if (text := HFTokenizer.decode(self, ids)).startswith("<tool_call>"):
+            return text
+        word = super().decode(ids)[len("<guess>") : -len("</guess>")]
+        return f'<tool_call>\n{{"name": "guess", "arguments": {{"word": "{word}"}}}}\n</tool_call>'
 
 
 class Consistent:

@@ -1,14 +1,19 @@
 """What is said on the terminal while a command works."""
 
+import os
+import pty
 import subprocess
 import sys
+import termios
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from subprocess import PIPE
 
+import pyte
 import pytest
 
 from tests.helpers.configs import composed
-from tests.helpers.terminal import watch
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import Game
 from wordle_rl.runs.progress import Amount, announce
@@ -36,6 +41,22 @@ with announce("", lambda: Amount(2, 8, 90.0)), announce("outer work"):
         time.sleep(0.6)
     time.sleep(0.6)
 """
+
+
+def watch(command: Sequence[str], columns: int) -> list[list[str]]:
+    """Every screen that a command makes on a terminal, as lines."""
+    screen, (ours, theirs), screens = pyte.Screen(columns, 24), pty.openpty(), []
+    termios.tcsetwinsize(theirs, (24, columns))
+    stream = pyte.ByteStream(screen)
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env):
+        os.close(theirs)
+        with suppress(OSError):  # the terminal was closed
+            while data := os.read(ours, 65536):
+                stream.feed(data)
+                screens.append([line.rstrip() for line in screen.display])
+    os.close(ours)
+    return screens
 
 
 def test_a_terminal_shows_what_is_done_in_one_line_that_leaves_nothing_behind():

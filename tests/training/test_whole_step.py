@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers.step_oracle import Oracle
 from tests.helpers.tiny import WORDS
-from tests.helpers.whole_step import play
+from tests.training.step_oracle import Oracle
+from tests.training.whole_step import play
 from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.dpo import Dpo
 from wordle_rl.algorithms.dr_grpo import DrGrpo

@@ -6,11 +6,18 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from tests.helpers.web_page import ANSWERS, load, small_page
+from tests.helpers.web_page import ANSWERS, load
 from wordle_rl.game.rules import marks
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.web.opponent import list_choices
+from wordle_rl.web.opponent import Choice, list_choices
 from wordle_rl.web.server import Page, build_app, serve
+
+
+def small_page(secret: str | None = None) -> Page:
+    """A page of scripted players on seven words."""
+    keys = ("entropy", "consistent", "hard", "broken")
+    choices = {key: Choice(label=f"the {key} one", settings={"player": key}) for key in keys}
+    return Page({**choices, "mini": choices["consistent"]}, load, secret)
 
 
 class Browser:

@@ -53,12 +53,11 @@ def format_help(name: str, cfg: DictConfig) -> str:
         lines += _row(f"  {group}=", marked, _OPTIONS) + _row("", said, _OPTIONS)
         option = CONF / group / f"{chosen.get(group)}.yaml"
         options, settings = read_option(option) if option.is_file() else ({}, {})
-        outside = {
-            k: v
-            for k, v in {**options, **settings}.items()
-            if k.split(".")[0] != group and v != "???"
-        }
-        brought = " ".join(f"{key}={value}" for key, value in outside.items())
+        brought = " ".join(
+            f"{key}={value}"
+            for key, value in {**options, **settings}.items()
+            if key.split(".")[0] != group and value != "???"
+        )
         lines += _row("", f"* brings {brought}", _OPTIONS) if brought else []
     lines += ["", "Settings, with their values here:", ""]
     lines += _format_settings(values, _collect_comments(file, listed, chosen))
@@ -138,8 +137,7 @@ def _collect_comments(
     A command's own files speak first, then the chosen options. Other options speak of settings of
     their group alone, those with most comments first.
     """
-    found = [read_comments(file), read_comments(CONF / "game.yaml")]
-    others = []
+    found, others = [read_comments(file), read_comments(CONF / "game.yaml")], []
     for group in groups:
         for path in list_options(group):
             comments = read_comments(path)
@@ -154,10 +152,12 @@ def _collect_comments(
 
 
 def _format_settings(values: Mapping[str, Any], comments: Mapping[str, str]) -> Iterator[str]:
+    said = dict(comments)  # what stands above a mapping is shown once, beside its first setting
     for key, value in flatten(values).items():
         if not key.endswith("_target_"):
-            shown = value.replace('"', "")
-            yield from _row(f"  {key}={shown}", comments.get(key, ""), _COLUMN)
+            above = [said.pop(key[: dot.start()], "") for dot in re.finditer(r"\.", key)]
+            meaning = said.get(key) or " ".join(filter(None, above))
+            yield from _row(f"  {key}=" + value.replace('"', ""), meaning, _COLUMN)
 
 
 def _row(head: str, text: str, column: int) -> list[str]:

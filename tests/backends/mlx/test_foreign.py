@@ -5,12 +5,20 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
 import pytest
 
-from tests.helpers.mlx_tiny import mlx_policy_of, same_weights
+from tests.helpers.mlx_tiny import mlx_policy_of
 from tests.helpers.tiny import qwen
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.runs.checkpoints import CheckpointError
+
+
+def same_weights(one: dict[str, mx.array], other: dict[str, mx.array]) -> bool:
+    """Bit for bit."""
+    return one.keys() == other.keys() and all(
+        np.array_equal(np.array(one[n]), np.array(other[n])) for n in one
+    )
 
 
 @pytest.fixture(scope="module")

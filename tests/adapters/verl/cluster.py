@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.helpers.machines import kill_tree
+from tests.helpers.processes import kill_tree
 from wordle_rl.runs.paths import ROOT
 
 NAME = "wordle_engine"  # of the rollout engine

@@ -35,8 +35,8 @@ from wordle_rl.backends.sizes import Sizes, find_sizes
 from wordle_rl.backends.torch.devices import DTYPES
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.policy.computing import Precision
+from wordle_rl.policy.models import fetched_folder
 from wordle_rl.policy.optim import Optim
-from wordle_rl.policy.settings import fetched_folder
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.settings import Step

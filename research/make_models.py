@@ -19,10 +19,10 @@ from typing import Any
 
 from wordle_rl.commands.export_source import list_facts, read_source
 from wordle_rl.export import card, formats
-from wordle_rl.policy.lineage import stages_of, write_stages
-from wordle_rl.policy.settings import EMBEDDED
+from wordle_rl.policy.models import EMBEDDED
 from wordle_rl.runs.folder import RunFolder, find_run
 from wordle_rl.runs.paths import ROOT
+from wordle_rl.training.lineage import stages_of, write_stages
 
 MEDIOCRE = "algorithm.player=random_consistent"  # the shipped adapter knows no other
 FROM_LAST = "init_from=latest init_checkpoint=last"  # starts where the stage before ended

@@ -20,10 +20,10 @@ from wordle_rl.backends.adapters import convert_adapter
 from wordle_rl.backends.mlx import load as mlx_models
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.backends.torch.load import add_lora, load_model
-from wordle_rl.policy.lineage import RECORD, stages_of, write_stages
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LoraSettings
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.training.lineage import RECORD, stages_of, write_stages
 
 STAGES = [
     {"run": "first", "protocol": "all", "held_out": 0},

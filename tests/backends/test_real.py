@@ -25,9 +25,10 @@ from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.export.formats import write
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Rules
+from wordle_rl.policy.models import fetched_folder
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Draws, Sampling, Stream
-from wordle_rl.policy.settings import LoraSettings, ModelSettings, fetched_folder
+from wordle_rl.policy.settings import LoraSettings, ModelSettings
 from wordle_rl.policy.tokenizer import PLAIN_TEMPLATE
 from wordle_rl.prompts.styles import Spelled
 from wordle_rl.rollouts.chat import Chat

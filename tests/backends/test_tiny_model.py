@@ -12,7 +12,7 @@ from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import RandomConsistent, guess_text
 from wordle_rl.game.rules import Clue, Game, State, feedback_code
-from wordle_rl.policy.settings import EMBEDDED
+from wordle_rl.policy.models import EMBEDDED
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.prompts.styles import Places
 from wordle_rl.rollouts.chat import Chat

@@ -15,8 +15,8 @@ from tests.helpers import exports as made
 from tests.helpers.tiny import full_logprobs, qwen_like_tokenizer
 from wordle_rl.commands.export import export as command
 from wordle_rl.export.check import Change, check_change
-from wordle_rl.policy.lineage import stages_of
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.training.lineage import stages_of
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

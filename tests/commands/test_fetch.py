@@ -16,7 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 from tests.helpers.tiny import CHATML, qwen_like_tokenizer
 from wordle_rl.backends.torch import gguf
 from wordle_rl.commands import fetch as command
-from wordle_rl.policy.settings import known_models
+from wordle_rl.policy.models import known_models
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF
 

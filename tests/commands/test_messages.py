@@ -5,7 +5,7 @@ import pytest
 from wordle_rl.commands.eval import choose_games
 from wordle_rl.commands.resume import describe_untaught_prompt
 from wordle_rl.game.rules import Game
-from wordle_rl.policy.settings import locate
+from wordle_rl.policy.models import locate
 from wordle_rl.prompts.styles import Places, Symbols
 
 pytestmark = pytest.mark.usefixtures("quiet")

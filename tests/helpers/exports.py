@@ -12,11 +12,11 @@ from tests.helpers.families import IDS, VOCAB, WIDE, build
 from tests.helpers.tiny import policy_of, qwen_like_tokenizer
 from wordle_rl.backends.torch.load import add_lora
 from wordle_rl.commands.build import resolve
-from wordle_rl.policy.lineage import write_stages
 from wordle_rl.policy.settings import LoraSettings
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.folder import RunFolder
+from wordle_rl.training.lineage import write_stages
 
 LORA = "model.lora={rank: 4, alpha: 6}"
 

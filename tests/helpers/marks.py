@@ -2,7 +2,7 @@
 
 import pytest
 
-from wordle_rl.policy.settings import fetched_folder
+from wordle_rl.policy.models import fetched_folder
 
 
 def needs_real(name: str) -> list[pytest.MarkDecorator]:

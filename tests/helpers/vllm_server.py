@@ -1,6 +1,6 @@
 """A small HTTP server that answers as vLLM 0.32 does, on our own engine.
 
-It knows the calls that wordle_rl.backends.vllm makes. Like the real one it draws for itself.
+It knows the calls that wordle_rl.backends.vllm makes, and draws by its seed and the prompts.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import copy
 import json
 import threading
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -62,7 +63,7 @@ class SmallServer:
         self.asked: list[tuple[str, Any]] = []  # path and body of each request
         self.raw_logprobs = False  # as without --logprobs-mode processed_logprobs
         self.adapters: dict[str, CausalLM] = {}
-        self._model, self._random = model, np.random.default_rng(seed)
+        self._model, self._seed = model, seed
         self._lock = threading.Lock()  # one engine computes at a time
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._http.daemon_threads, self._http.block_on_close = True, False
@@ -143,7 +144,8 @@ class SmallServer:
         with self._lock:
             stops = frozenset(body["stop_token_ids"])
             engine = CachedEngine(TorchRows(lm), stop_ids=stops, max_context=self.max_model_len)
-            numbers = self._random.random((len(prompts), sampling.max_tokens))
+            random = np.random.default_rng([self._seed, zlib.crc32(repr(prompts).encode())])
+            numbers = random.random((len(prompts), sampling.max_tokens))
             drawn = engine.complete(prompts, sampling, numbers)
         factor = sampling.scoring_temperature if self.raw_logprobs else 1.0
         choices = []

@@ -8,9 +8,9 @@ from safetensors.torch import load_file
 
 from research.make_models import write_card, write_weights
 from tests.helpers.commands import SMALL_RUN, trained, training
-from wordle_rl.policy.lineage import stages_of
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.folder import RunFolder
+from wordle_rl.training.lineage import stages_of
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

@@ -10,8 +10,8 @@ import pytest
 from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, run
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.policy.lineage import stages_of
 from wordle_rl.rollouts.settings import Recipe
+from wordle_rl.training.lineage import stages_of
 from wordle_rl.training.secrets import group_secrets, mix_secrets
 
 pytestmark = pytest.mark.usefixtures("quiet")

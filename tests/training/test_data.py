@@ -15,8 +15,8 @@ from tests.helpers.rows import pair, predibase, write_rows
 from tests.helpers.runs import metrics_of, run
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import Clue, feedback_code
-from wordle_rl.policy.lineage import is_clean, stages_of
 from wordle_rl.rollouts.given import GivenState
+from wordle_rl.training.lineage import is_clean, stages_of
 from wordle_rl.training.secrets import group_states
 
 pytestmark = pytest.mark.usefixtures("quiet")

@@ -16,12 +16,12 @@ from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, run
 from wordle_rl.commands.build import resolve
 from wordle_rl.commands.resume import begin_from
-from wordle_rl.policy.lineage import RECORD, stages_of
 from wordle_rl.runs.config import flatten, read_config, read_option
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training import checkpoint as saving
+from wordle_rl.training.lineage import RECORD, stages_of
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

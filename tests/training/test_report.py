@@ -23,11 +23,8 @@ def test_both_reports_play_the_first_secrets_and_are_compared_on_them(tmp_path: 
     assert resume(folder, "trainer.report_limit=2")["games"] == 4
 
 
-def experiment(*overrides: str):
-    return build_experiment(resolve(composed(*overrides)))
-
-
 def test_validation_plays_the_first_secrets_in_hash_order_and_the_split_stays():
-    whole, some = experiment(), experiment("trainer.validation_games=50")
+    given = [], ["trainer.validation_games=50"]
+    whole, some = (build_experiment(resolve(composed(*one))) for one in given)
     assert some.validation == whole.validation[:50] and len(whole.validation) == 200
     assert some.splits == whole.splits

@@ -17,21 +17,16 @@ from typing import Any, Literal
 from safetensors.torch import save_file
 
 from wordle_rl.backends.loading import read_weights
-from wordle_rl.policy.lineage import stages_of, write_stages
-from wordle_rl.policy.settings import (
-    LM_HEAD,
-    MAIN,
-    LoraSettings,
-    fetch_command,
-    locate,
-    may_be_on_hub,
-)
+from wordle_rl.policy.models import MAIN, fetch_command, locate, may_be_on_hub
+from wordle_rl.policy.settings import LoraSettings
 from wordle_rl.runs.files import read_object, write_json
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.training.lineage import stages_of, write_stages
 
 AdapterFormat = Literal["peft", "mlx"]
 
 ADAPTER = "adapter_config.json"
+LM_HEAD = "lm_head"  # the language-model head's name in transformers
 FILES: dict[AdapterFormat, str] = {
     "peft": "adapter_model.safetensors",
     "mlx": "adapters.safetensors",

@@ -10,7 +10,7 @@ from huggingface_hub import constants
 from huggingface_hub.utils import get_session
 from safetensors.torch import load_file
 
-from wordle_rl.policy.settings import fetched_twin
+from wordle_rl.policy.models import fetched_twin
 from wordle_rl.policy.tokenizer import list_stop_ids
 from wordle_rl.runs.checkpoints import CheckpointError
 from wordle_rl.runs.errors import full_disk, missing

@@ -5,14 +5,8 @@ from typing import Any, NamedTuple
 
 from wordle_rl.backends.adapters import ADAPTER, find_base_name, is_adapter
 from wordle_rl.backends.loading import explain_load_errors, notice_offline
-from wordle_rl.policy.settings import (
-    MAIN,
-    UNTRAINED,
-    LoraSettings,
-    ModelSettings,
-    known_models,
-    locate,
-)
+from wordle_rl.policy.models import MAIN, UNTRAINED, known_models, locate
+from wordle_rl.policy.settings import LoraSettings, ModelSettings
 from wordle_rl.runs.files import read_object
 
 # A family is here once the tests have compared the engine with transformers' own forward pass. All

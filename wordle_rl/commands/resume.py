@@ -10,13 +10,13 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from wordle_rl.policy.lineage import is_clean, prompt_name, stages_of
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.runs.checkpoints import MANIFEST, CheckpointStore, step_of
 from wordle_rl.runs.config import CONFIG, find_start, read_config
 from wordle_rl.runs.files import file_digest
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError, check_choice
+from wordle_rl.training.lineage import is_clean, prompt_name, stages_of
 from wordle_rl.words.lists import WordLists
 from wordle_rl.words.splits import Splits
 

@@ -29,7 +29,6 @@ from wordle_rl.commands.resume import (
     list_keys,
 )
 from wordle_rl.policy.engine import NotFinite
-from wordle_rl.policy.lineage import prompt_name
 from wordle_rl.policy.settings import LightningSettings
 from wordle_rl.runs.config import keep_config, read_option
 from wordle_rl.runs.errors import fail, user_errors
@@ -41,6 +40,7 @@ from wordle_rl.runs.paths import CONF, ROOT, TRAIN, shorten
 from wordle_rl.runs.processes import Launch, check_first_start, read_launch
 from wordle_rl.runs.progress import announce
 from wordle_rl.training.experiment import Experiment, stages_of_run
+from wordle_rl.training.lineage import prompt_name
 from wordle_rl.training.loop import TrainingFailed, describe_fault
 
 _OF_MODEL = ("model.lora.rank", "model.learning_rate", "model.max_tokens")  # that are told

@@ -8,9 +8,9 @@ from typing import Any
 from wordle_rl.export.check import ROUNDING, Change
 from wordle_rl.export.formats import Format, Source, Start
 from wordle_rl.game.rules import State
-from wordle_rl.policy.lineage import prompt_name
-from wordle_rl.policy.settings import MAIN, UNTRAINED, known_models
+from wordle_rl.policy.models import MAIN, UNTRAINED, known_models
 from wordle_rl.runs.files import render_template
+from wordle_rl.training.lineage import prompt_name
 
 OURS = "mit"  # the licence of this project and of its embedded models
 _IN_WORDS = {  # licences as the hub names them

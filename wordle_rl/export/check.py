@@ -21,10 +21,11 @@ from wordle_rl.export.formats import Format, Source
 from wordle_rl.game.rules import State
 from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.engine import NotFinite
+from wordle_rl.policy.models import MAIN
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Draws, Sampling, Stream
-from wordle_rl.policy.settings import MAIN, LightningSettings, ModelSettings
+from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.play import ModelPlayer, new_games, play

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Literal
 
 from wordle_rl.game.rules import Rules
-from wordle_rl.policy.lineage import stages_of, write_stages
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import BackendSettings, ModelSettings
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.training.lineage import stages_of, write_stages
 from wordle_rl.words.lists import WordLists
 
 Format = Literal["peft", "merged", "mlx"]

@@ -2,78 +2,20 @@
 
 import re
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from wordle_rl.game.feedback_table import cache_folder
+from wordle_rl.policy import models
 from wordle_rl.policy.optim import LearningRate
 from wordle_rl.policy.sampling import Tokens
-from wordle_rl.runs.files import read_object, read_yaml
+from wordle_rl.runs.files import read_object
 from wordle_rl.runs.instantiate import MOST_GAMES, ConfigError, Count, Within
 from wordle_rl.runs.processes import read_launch
 
-UNTRAINED = "untrained"
-EMBEDDED = Path(__file__).resolve().parents[1] / "embedded"
-_HUB_NAME = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?", re.ASCII)
 Vocabulary = Literal["letters", "words"]
 AskedPrecision = Literal["auto", "fp32", "bf16"]
 _SIZES = {"hidden_size", "layers", "heads", "kv_heads", "intermediate_size"}
-MAIN = "main"  # the newest revision of a hub model
-LM_HEAD = "lm_head"  # the language-model head's name in transformers
 _URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
-
-
-@cache
-def known_models() -> dict[str, dict[str, Any]]:
-    """What models.yaml says of models, by their names in model.path."""
-    return read_yaml(Path(__file__).with_name("models.yaml"))
-
-
-def locate(name: str) -> str:
-    """The folder of an embedded or a fetched model; any other folder or hub name as it is."""
-    kind, _, model = name.partition("/")
-    if kind == "embedded":
-        return str(EMBEDDED / model)
-    return str(fetched_folder(model)) if kind == "fetched" else name
-
-
-def may_be_on_hub(name: str) -> bool:
-    """Whether a name has the form of the hub's names, such as Qwen/Qwen2.5-3B-Instruct."""
-    return _HUB_NAME.fullmatch(name) is not None
-
-
-def fetched_folder(model: str) -> Path:
-    """Where a fetched model is kept: $WORDLE_RL_CACHE/models, else ~/.cache/wordle-rl/models."""
-    return cache_folder() / "models" / model
-
-
-def fetch_command(name: str) -> str | None:
-    """The command that fetches a model of this name. None where there is none."""
-    kind, _, model = name.partition("/")
-    return f"wordle-rl fetch {model}" if kind == "fetched" and name in known_models() else None
-
-
-def fetched_twin(name: str) -> str | None:
-    """The fetched model that can stand in the place of a model of the hub. None without one."""
-    twins = (model for model, known in known_models().items() if name in known.get("twins", ()))
-    return next((model.partition("/")[2] for model in twins), None)
-
-
-def portable_name(location: str) -> str:
-    """The opposite of locate(): a name that means the same model on other machines."""
-    path = Path(location)
-    for kind, root in (("embedded", EMBEDDED), ("fetched", fetched_folder(""))):
-        if path.parent == root:
-            return f"{kind}/{path.name}"
-    return location
-
-
-def holds_model(folder: Path) -> bool:
-    """Whether a folder has a model's or an adapter's config and weights."""
-    described = any((folder / f).is_file() for f in ("config.json", "adapter_config.json"))
-    weights = [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
-    return described and any(file.is_file() for file in weights)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,23 +46,23 @@ class ModelSettings:
     shape: dict[str, Annotated[int, Within(1, 100_000)] | Vocabulary] = field(default_factory=dict)
     seed: Annotated[int, Within(0, 2**63 - 1)] = 0
     quantize: Literal["4bit"] | None = None  # of a frozen base
-    revision: str = MAIN
+    revision: str = models.MAIN
     frozen: bool = False  # whether it only scores; filled in by the program
     backend: Literal["lightning", "mlx"] | None = None  # the only one that loads this model, if any
     # Outside training; limits the memory for keys and values.
     games_at_once: Annotated[int, Within(1, MOST_GAMES)] = 512
 
     def __post_init__(self) -> None:
-        trains_all = self.path == UNTRAINED or (self.lora is None and not self.is_adapter)
+        trains_all = self.path == models.UNTRAINED or (self.lora is None and not self.is_adapter)
         if self.quantize is not None and trains_all:
             raise ValueError(
                 "model.quantize needs a trained model with an adapter, such as "
                 "model.lora={rank: 16}: rounded weights cannot be trained"
             )
-        if self.path == UNTRAINED:
+        if self.path == models.UNTRAINED:
             self._check_shape()
         elif self.shape:
-            raise ValueError(f"model.shape is for model.path={UNTRAINED}, not {self.path!r}")
+            raise ValueError(f"model.shape is for model.path={models.UNTRAINED}, not {self.path!r}")
         else:
             self._check_path()
 
@@ -141,27 +83,27 @@ class ModelSettings:
         if base.startswith("embedded/") and self.is_adapter:
             config = read_object(Path(self.location) / "adapter_config.json")
             base = config.get("base_model_name_or_path") or base
-        if fetch_command(base) and not holds_model(Path(locate(base))):
+        if models.fetch_command(base) and not models.holds_model(Path(models.locate(base))):
             raise ValueError(
                 f"model.path={self.path} needs {base}, which was not fetched yet: run "
-                f"{fetch_command(base)} once"
+                f"{models.fetch_command(base)} once"
             )
         ours = self.path.startswith(("embedded/", "fetched/"))
-        if (path.exists() or ours) and not holds_model(Path(self.location)):
-            have = [f"embedded/{p.name}" for p in sorted(EMBEDDED.glob("*"))] if ours else []
-            have += [str(path / "model")] if holds_model(path / "model") else []
+        if (path.exists() or ours) and not models.holds_model(Path(self.location)):
+            have = [f"embedded/{p.name}" for p in sorted(models.EMBEDDED.glob("*"))] if ours else []
+            have += [str(path / "model")] if models.holds_model(path / "model") else []
             raise ValueError(
                 f"model.path={self.path} is no model folder: it needs config.json or "
                 f"adapter_config.json, and weights as *.safetensors or *.bin"
                 + f"; there is {', '.join(have)}"
                 * bool(have)
             )
-        if not path.exists() and not may_be_on_hub(self.path):
+        if not path.exists() and not models.may_be_on_hub(self.path):
             raise ValueError(
                 f"model.path={self.path!r}: no such folder; give one, a hub name such as "
-                f"Qwen/Qwen2.5-3B-Instruct, embedded/tiny or {UNTRAINED}"
+                f"Qwen/Qwen2.5-3B-Instruct, embedded/tiny or {models.UNTRAINED}"
             )
-        if self.revision != MAIN and (path.exists() or ours):
+        if self.revision != models.MAIN and (path.exists() or ours):
             raise ValueError(f"model.revision={self.revision} needs a hub name in model.path")
 
     @property
@@ -172,7 +114,7 @@ class ModelSettings:
     @property
     def location(self) -> str:
         """A hub name, or the folder that holds the model."""
-        return locate(self.path)
+        return models.locate(self.path)
 
 
 class BackendSettings:

@@ -29,12 +29,12 @@ def within(seconds: float, work: Callable[[], T], what: str) -> T:
 
 
 class Timers:
-    """Adds up wall-clock seconds by name; a nested block counts for itself alone."""
+    """Adds up wall-clock seconds by name; a block nested in its thread counts for itself alone."""
 
     def __init__(self) -> None:
         self._seconds: defaultdict[str, float] = defaultdict(float)
-        self._inner: list[float] = []
-        self._names: list[str] = []
+        self._inner: defaultdict[int, list[float]] = defaultdict(list)  # of each thread
+        self._names: list[str] = []  # of all threads
 
     @property
     def now(self) -> str:
@@ -44,17 +44,17 @@ class Timers:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
-        self._inner.append(0.0)
+        start, inner = time.perf_counter(), self._inner[threading.get_ident()]
+        inner.append(0.0)
         self._names.append(name)
         try:
             yield
         finally:
-            self._names.pop()
+            self._names.remove(name)
             spent = time.perf_counter() - start
-            self._seconds[name] += spent - self._inner.pop()
-            if self._inner:
-                self._inner[-1] += spent
+            self._seconds[name] += spent - inner.pop()
+            if inner:
+                inner[-1] += spent
 
     def take(self) -> dict[str, float]:
         """Seconds by name since the last call."""

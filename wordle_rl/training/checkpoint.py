@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.policy.lineage import Stage, write_stages
 from wordle_rl.policy.policy import Policy
 from wordle_rl.runs import exchange
 from wordle_rl.runs.checkpoints import CheckpointStore, step_of
@@ -14,6 +13,7 @@ from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.files import FolderError, read_object, write_bytes, write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training.curricula import Curriculum
+from wordle_rl.training.lineage import Stage, write_stages
 from wordle_rl.training.step import Sample
 
 _STATE, _SAMPLES = "state.json", "samples.pickle"  # in a checkpoint's folder

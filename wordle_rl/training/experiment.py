@@ -9,13 +9,14 @@ from typing import Annotated, Any
 from wordle_rl.data.load import TrainingData
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.policy.lineage import Stage, describe_lineage, prompt_name, stages_of
+from wordle_rl.policy.models import UNTRAINED
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling, Temperature
-from wordle_rl.policy.settings import UNTRAINED, BackendSettings, ModelSettings, ServerSettings
+from wordle_rl.policy.settings import BackendSettings, ModelSettings, ServerSettings
 from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.runs.instantiate import MOST, MOST_GAMES, MOST_SAMPLES, Count, Within, option_of
 from wordle_rl.training.curricula import Curriculum
+from wordle_rl.training.lineage import Stage, describe_lineage, prompt_name, stages_of
 from wordle_rl.words.lists import WordLists, words_digest
 from wordle_rl.words.splits import Splits
 

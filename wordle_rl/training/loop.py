@@ -13,6 +13,8 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from statistics import fmean
@@ -234,8 +236,7 @@ class Training:
         self.policy.set_learning_rate(lr)
         self.policy.timers.take()
         with announce(lambda: f"step {done}/{trainer.steps} {self.policy.timers.now}".strip()):
-            sample = self._next_sample(number)
-            result = self.learn(sample)
+            sample, result = self._play_and_learn(number)
         seconds = time.monotonic() - begin
         if sample.switch is not None:
             self._log.line("curriculum", f"curriculum after step {done}: {sample.switch}", done)
@@ -301,21 +302,36 @@ class Training:
         left = self._end - time.monotonic()
         return Amount(self._state.step, self.setup.trainer.steps, max(left, 0.0))
 
-    def _next_sample(self, number: int) -> Sample:
-        """The sample of a step, once the trainer.lag samples after it are played, too."""
-        most = min(number + self.setup.trainer.lag + 1, self.setup.trainer.steps)
-        for ahead in range(number + len(self._waiting), most):
-            self._waiting.append(self.play(ahead))
+    def _play_and_learn(self, number: int) -> tuple[Sample, StepResult]:
+        """Learn the sample of a step. Servers play the last of trainer.lag later ones meanwhile."""
+        trainer, waiting, version = self.setup.trainer, self._waiting, self._state.step
+        due = [*range(number + len(waiting), min(number + trainer.lag + 1, trainer.steps))]
+        scored = self.setup.recipe.algorithm.scores_rollouts  # playing needs the weights, too
+        served = None if scored else self.policy.served
+        ahead = due[-1:] if served and due[-1:] > [number] else []
+        for later in due[: len(due) - len(ahead)]:
+            waiting.append(self.play(later, version, self._check))
             self._check()
-        return self._waiting.pop(0)
+        sample = waiting.pop(0)
+        if served is None or not ahead:
+            return sample, self.learn(sample)
+        engine = served()
+        engine.frozen = True
+        with ThreadPoolExecutor(1) as thread:
+            played = thread.submit(self.play, due[-1], version)
+            result = self.learn(sample)
+        engine.frozen = False
+        with suppress(Exception, Interrupted):  # the next step plays it again, and may fail, too
+            waiting.append(played.result())
+        return sample, result
 
-    def play(self, number: int) -> Sample:
-        """Play the games of step `number`, counted from 0, as the curriculum plans it now."""
+    def play(self, number: int, version: int, check: Callable[[], None] = lambda: None) -> Sample:
+        """Play step `number`, counted from 0, as planned now. version: how many are learnt."""
         plan = self.setup.curriculum.plan()
         recipe = replace(self.setup.recipe, rewards=plan.rewards, replayed=plan.replayed)
-        sample = sample_step(self._step(number, recipe))
+        sample = sample_step(replace(self._step(number, recipe), check=check))
         course, switch = observe_step(self.setup.curriculum, sample.rollouts)
-        return replace(sample, version=self._state.step, course=course, switch=switch)
+        return replace(sample, version=version, course=course, switch=switch)
 
     def learn(self, sample: Sample) -> StepResult:
         """Improve the policy on a sample, which an earlier one may have played."""
@@ -326,7 +342,7 @@ class Training:
 
     def _step(self, number: int, recipe: Recipe) -> Step:
         return Step(
-            policy=self.policy, form=self._form, recipe=recipe, number=number, check=self._check,
+            policy=self.policy, form=self._form, recipe=recipe, number=number,
             portions=self._portions,
         )  # fmt: skip
 

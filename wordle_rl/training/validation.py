@@ -20,7 +20,6 @@ from wordle_rl.evaluation.solvers import solver_results
 from wordle_rl.evaluation.summary import game_record, reward_means, summarise
 from wordle_rl.evaluation.tables import describe_change, report_table
 from wordle_rl.game.rules import Game
-from wordle_rl.policy.lineage import Stage
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Draws, Sampling, Stream
 from wordle_rl.rewards.scoring import GameReward
@@ -31,6 +30,7 @@ from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.processes import share
 from wordle_rl.runs.progress import announce
 from wordle_rl.training.experiment import Experiment, describe_run_lineage
+from wordle_rl.training.lineage import Stage
 from wordle_rl.training.metrics import answer_tokens, habit_metrics
 from wordle_rl.training.progress import GameCount
 

@@ -13,7 +13,7 @@ from typing import Any
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import MEANINGS, GreedyEntropy, Teacher, title
 from wordle_rl.game.rules import Game, PlayedTurn, Rules, State
-from wordle_rl.policy.settings import EMBEDDED
+from wordle_rl.policy.models import EMBEDDED
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.play import Actor, ModelPlayer, list_answers, new_games, play
 from wordle_rl.rollouts.talk import Talk

@@ -14,7 +14,8 @@ from tests.helpers.tiny import batch_of, gradients, policy_of, same, weights_of
 from tests.helpers.updates import PLAIN, ROWS, play_bandit
 from wordle_rl.backends.torch.load import load_model, quantization_arguments
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.policy.settings import EMBEDDED, LoraSettings, ModelSettings
+from wordle_rl.policy.models import EMBEDDED
+from wordle_rl.policy.settings import LoraSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
 
 needs_bitsandbytes = pytest.mark.skipif(

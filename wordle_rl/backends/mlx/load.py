@@ -21,6 +21,7 @@ from transformers import AutoTokenizer
 from wordle_rl.backends.adapters import (
     ADAPTER,
     FILES,
+    LM_HEAD,
     check_loaded_adapter,
     check_targets,
     choose_layers,
@@ -31,15 +32,8 @@ from wordle_rl.backends.adapters import (
 from wordle_rl.backends.loading import check_fit, explain_load_errors, notice_offline, read_weights
 from wordle_rl.backends.saving import describe_rotation
 from wordle_rl.policy.computing import Precision
-from wordle_rl.policy.settings import (
-    LM_HEAD,
-    MAIN,
-    UNTRAINED,
-    LoraSettings,
-    ModelSettings,
-    locate,
-    portable_name,
-)
+from wordle_rl.policy.models import MAIN, UNTRAINED, locate, portable_name
+from wordle_rl.policy.settings import LoraSettings, ModelSettings
 from wordle_rl.policy.tokenizer import HFTokenizer, list_stop_ids
 from wordle_rl.runs.files import read_object
 from wordle_rl.runs.instantiate import ConfigError

@@ -6,10 +6,10 @@ from typing import Any
 import mlx.core as mx
 from mlx.optimizers import AdamW, Optimizer
 
+from wordle_rl.backends.adapters import LM_HEAD
 from wordle_rl.backends.mlx.save import VALUE_HEAD_PREFIX, Weights, read_arrays
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim, muon_size
-from wordle_rl.policy.settings import LM_HEAD
 from wordle_rl.runs.checkpoints import CheckpointError
 
 

@@ -39,7 +39,8 @@ from wordle_rl.backends.sizes import is_known
 from wordle_rl.backends.tiny_model import build_untrained
 from wordle_rl.backends.torch.devices import DTYPES
 from wordle_rl.policy.computing import Precision
-from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings, portable_name
+from wordle_rl.policy.models import MAIN, UNTRAINED, portable_name
+from wordle_rl.policy.settings import LoraSettings, ModelSettings
 from wordle_rl.policy.tokenizer import HFTokenizer, list_stop_ids
 from wordle_rl.runs.checkpoints import CheckpointError
 from wordle_rl.runs.files import read_object, write_json

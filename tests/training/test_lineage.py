@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wordle_rl.policy.lineage import CLEAN, describe_lineage, is_clean
+from wordle_rl.training.lineage import CLEAN, describe_lineage, is_clean
 from wordle_rl.words.lists import WordLists, load_words
 from wordle_rl.words.splits import Splits, split_secrets
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.policy.settings import UNTRAINED
+from wordle_rl.policy.models import UNTRAINED
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.runs.files import check_all_entries, check_entries, read_object, write_json
 from wordle_rl.runs.folder import given_name

@@ -31,9 +31,8 @@ def test_each_trial_plays_its_budget_and_the_study_ends_with_its_page(tmp_path):
     place = f"hydra.sweeper.folder='{root}/study'"
     answers.write_text("\n".join(a + "o" + b + "e" + c for a in "bcd" for b in "lr" for c in "dst"))
     done = subprocess.run(
-        [sys.executable, "train.py", "-m", "sweep=grad_clip", *STUDY, place, *TINY,
-         "trainer.report=true", "optim.clip_grad_norm=choice(0.3,1.0)",
-         f"words.answers='{answers}'"],
+        [sys.executable, "train.py", "-m", "experiment=study", *STUDY, place, *TINY,
+         "trainer.report=true", "optim.clip_grad_norm=0.3,1.0", f"words.answers='{answers}'"],
         cwd=ROOT, capture_output=True, text=True, timeout=280,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

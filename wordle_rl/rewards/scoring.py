@@ -94,6 +94,11 @@ class GameReward:
     turns: tuple[dict[str, float], ...]  # [K] weighted share of each component, per played turn
 
     @property
+    def turn_totals(self) -> tuple[float, ...]:
+        """[K] reward of each turn."""
+        return tuple(_sum(turn.values()) for turn in self.turns)
+
+    @property
     def components(self) -> dict[str, float]:
         """Sum over the turns of each component and each correction."""
         names = dict.fromkeys(name for turn in self.turns for name in turn)

@@ -12,7 +12,7 @@ _HEAD = 20  # lines of steps below a head
 _REWARDED = {  # column -> metric, scale, digits
     "bits%": ("skill/bits_ratio", 100, 1),
     "win%": ("train/win_rate", 100, 1),
-    "guesses": ("train/guesses_won", 1, 2),
+    "won in": ("train/guesses_won", 1, 2),
     "games/s": ("games_per_second", 1, 0),
 }
 _IMITATED = {"loss": ("loss", 1, 4), "gradient": ("grad_norm", 1, 3), "s/step": ("time/step", 1, 1)}
@@ -54,7 +54,7 @@ def describe_wins(start: Mapping[str, float], now: Mapping[str, float]) -> str:
             told.append(f"{name} {before}{100 * now[metric]:.1f} %")
             if f"{metric}_low" in now:
                 low, high = (100 * now[f"{metric}_{end}"] for end in ("low", "high"))
-                told[-1] += f" ({low:.0f}-{high:.0f})"
+                told[-1] += f" (95 %: {low:.0f}-{high:.0f})"
     return f"wins since the start: {', '.join(told)}" if told else ""
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains with verl 0.9.1 on the files of `wordle-rl verl output=<folder>`:
+# Trains with verl 0.9.1 on the files of `python examples/verl/write_files.py output=<folder>`:
 #     bash examples/verl/train.sh <folder> [verl's settings, which win]
 # NNODES and GPUS (of each node) say how many there are. On several nodes, start Ray first.
 set -euo pipefail

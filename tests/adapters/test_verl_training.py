@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from wordle_rl.__main__ import run as wordle_rl
+from examples.verl.write_files import main
 from wordle_rl.words.lists import load_words
 from wordle_rl.words.splits import split_secrets
 
@@ -38,7 +38,7 @@ class Run:
     """A finished run of verl."""
 
     nodes: int
-    folder: Path  # the files of wordle_rl.verl, and the checkpoints
+    folder: Path  # the files of examples/verl, and the checkpoints
     log: Path  # the games of each validation
     printed: str
 
@@ -53,7 +53,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     from tests.adapters.verl.cluster import ray_nodes, run_script
 
     folder, log = tmp_path_factory.mktemp("files"), tmp_path_factory.mktemp("log")
-    wordle_rl(["verl", *SETTINGS, f"output={folder}"])
+    main([*SETTINGS, f"output={folder}"])
     with ray_nodes(request.param, log) as env:
         env["NNODES"] = str(request.param)
         done = run_script(folder, env, f"trainer.validation_data_dir={log}", limit=1800)

@@ -1,4 +1,4 @@
-"""wordle-rl verl writes fair rows and verl's settings, and refuses what is unfair."""
+"""examples/verl writes fair rows and verl's settings, and refuses what is unfair."""
 
 import subprocess
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from examples.verl.write_files import main
 from tests.helpers.configs import composed
-from wordle_rl.__main__ import run as wordle_rl
 from wordle_rl.adapters.verl_files import (
     KEYS,
     YAML,
@@ -38,7 +38,7 @@ def setup_of(*settings: str) -> Any:
 def written(tmp_path_factory) -> Path:
     """The files of the experiment in docs/SCALE.md."""
     folder = tmp_path_factory.mktemp("verl") / "my files"
-    wordle_rl(["verl", "model=qwen3b", "reward=phase2", "num_generations=8", f"output={folder}"])
+    main(["model=qwen3b", "reward=phase2", "num_generations=8", f"output={folder}"])
     return folder
 
 

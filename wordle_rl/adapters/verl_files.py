@@ -1,8 +1,7 @@
 """A run with verl: its files, and the games that its agent loop plays by them. Needs no torch.
 
-`wordle-rl verl` writes rows as Parquet, the agent loop with plain settings, and the keys of the
-experiment; examples/verl/train.sh starts verl 0.9.1 with them. The loop of verl_loop.py builds a
-VerlGame from the settings on every node.
+examples/verl/write_files.py writes rows as Parquet, the agent loop, and the keys that differ by
+experiment. The loop of verl_loop.py builds a VerlGame from its plain settings on every node.
 """
 
 import dataclasses
@@ -95,7 +94,7 @@ class VerlGame:
         if row.get("splits") != self.splits.digest:
             raise ValueError(
                 f"a row of another split of the secrets, {row.get('splits')!r}: write the files "
-                "with wordle-rl verl"
+                "with examples/verl/write_files.py"
             )
         given, part = read_state(row, self.words, self.rules), row.get("split")
         held_out = (name for name in ("val", "test") if given.secret in self.splits.secrets(name))

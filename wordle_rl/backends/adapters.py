@@ -106,10 +106,7 @@ def find_base(folder: Path, wanted: AdapterFormat | None = None) -> tuple[str, s
 
 
 def has_tokenizer(folder: Path) -> bool:
-    """Whether an adapter's folder has a tokenizer and its chat template, or the base's are meant.
-
-    A tokenizer alone is a copy that lost the template, which is a file of its own.
-    """
+    """Whether an adapter's folder has a tokenizer with its template, which a copy may lose."""
     file = folder / "tokenizer_config.json"
     return file.is_file() and (
         (folder / "chat_template.jinja").is_file() or "chat_template" in read_object(file)

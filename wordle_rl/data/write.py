@@ -1,7 +1,6 @@
 """Makes rows of states and of a scripted player's games, for this package and for other trainers.
 
-Prompts are lists of messages, as TRL wants them. The same seed gives the same rows. For verl see
-wordle_rl.adapters.verl_files.
+Prompts are lists of messages, as TRL wants them. The same seed gives the same rows.
 """
 
 from collections.abc import Sequence

@@ -98,13 +98,12 @@ class _TextCounts:
 
     def after(self, prefix: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Next tokens in rising order, and how many texts have each; -1 is behind the end."""
-        if len(prefix) >= len(self._texts):
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
         if prefix not in self._known:
             fitting = np.ones(self._texts.shape[1], dtype=bool)
-            for place, token in enumerate(prefix):
-                fitting &= self._texts[place] == token
-            self._known[prefix] = np.unique(self._texts[len(prefix), fitting], return_counts=True)
+            for column, token in zip(self._texts, prefix, strict=False):
+                fitting &= column == token
+            after = self._texts[len(prefix) :][:1]  # none behind the longest text
+            self._known[prefix] = np.unique(after[:, fitting], return_counts=True)
         return self._known[prefix]
 
 

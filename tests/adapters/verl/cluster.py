@@ -1,4 +1,4 @@
-"""Ray nodes on this machine, and a launch script of wordle_rl.verl run on them without a GPU."""
+"""Ray nodes on this machine, and the script of examples/verl run on them without a GPU."""
 
 import os
 import secrets

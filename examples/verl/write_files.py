@@ -1,33 +1,29 @@
-"""wordle-rl verl: writes what verl needs to train on our games."""
+"""Write what verl needs to train on our games.
 
-from typing import Annotated
+    python examples/verl/write_files.py model=qwen3b reward=phase2 output=outputs/verl
 
-import typer
+Settings are those of train.py. The folder gets train, val and test as Parquet, the agent loop, and
+the keys of verl that differ by experiment. examples/verl/train.sh starts verl 0.9.1 with them. See
+docs/SCALE.md.
+"""
 
+import sys
+
+from wordle_rl.adapters.verl_files import write_folder
+from wordle_rl.commands.build import build_experiment, resolve
+from wordle_rl.runs.config import compose_config
+from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 
 _OUTPUT = "output="
 
 
-def verl(
-    settings: Annotated[
-        list[str], typer.Argument(metavar="key=value", help="output=<folder>, and as train.py")
-    ],
-) -> None:
-    """Write what verl needs to train on our games.
-
-    Settings are those of train.py, such as model=qwen3b reward=phase2. The folder gets train, val
-    and test as Parquet, the agent loop, and the keys of verl that differ by experiment.
-    examples/verl/train.sh starts verl 0.9.1 with them. See docs/SCALE.md.
-    """
+def main(settings: list[str]) -> None:
+    """settings: output=<folder>, and as train.py."""
     given = [value.removeprefix(_OUTPUT) for value in settings if value.startswith(_OUTPUT)]
     if len(given) != 1 or not given[0]:
         raise ConfigError("output must be given once: output=<folder>")
-    from wordle_rl.adapters.verl_files import write_folder
-    from wordle_rl.commands.build import build_experiment, resolve
-    from wordle_rl.runs.config import compose_config
-
     others = [value for value in settings if not value.startswith(_OUTPUT)]
     if not any(value.startswith("experiment=") for value in others):
         others.insert(0, "experiment=none")  # verl follows little of what the demo sets
@@ -38,3 +34,8 @@ def verl(
     print(f"splits: {setup.splits.digest}")
     print("not followed by verl: credit by turn, discounts, curricula, Muon, 4 bit, our report")
     print(f"start: bash examples/verl/train.sh {folder}")
+
+
+if __name__ == "__main__":
+    with user_errors():
+        main(sys.argv[1:])

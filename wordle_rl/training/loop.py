@@ -171,8 +171,10 @@ class Training:
         if self.setup.trainer.report:
             with self.clock("reports"):
                 self._reports.begin()
-        metrics, _ = self._validate(0, self._check)
-        self._log.metrics(0, metrics | self._watch(0, self._check))
+        metrics = self._validate(0, self._check)[0] | self._watch(0, self._check)
+        self._log.metrics(0, metrics)
+        if self._writes and (wins := describe_wins({}, metrics)):
+            print(bold(wins), flush=True)
         self.save(best=True)
 
     def restore(self) -> bool:

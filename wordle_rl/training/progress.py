@@ -46,7 +46,7 @@ class StepLines:
 
 
 def describe_wins(start: Mapping[str, float], now: Mapping[str, float]) -> str:
-    """Wins on the same secrets as at the start, "" for a step without any."""
+    """Wins on the same secrets as at the start, if that is known; "" for a step without any."""
     told = []
     for name, metric in _WINS.items():
         if metric in now:
@@ -55,7 +55,7 @@ def describe_wins(start: Mapping[str, float], now: Mapping[str, float]) -> str:
             if f"{metric}_low" in now:
                 low, high = (100 * now[f"{metric}_{end}"] for end in ("low", "high"))
                 told[-1] += f" (95 %: {low:.0f}-{high:.0f})"
-    return f"wins since the start: {', '.join(told)}" if told else ""
+    return f"wins {'since' if start else 'at'} the start: {', '.join(told)}" if told else ""
 
 
 class GameCount:

@@ -107,8 +107,7 @@ def build_batch(
         batch = replace(batch, distributions=targets)
         for row, target in enumerate(targets):
             batch.advantages[row, target.astray] *= ASTRAY
-            taught = np.isin(np.arange(batch.advantages.shape[1]), target.places)
-            batch.advantages[row, ~taught] = 0.0  # where no word begins so, there is no lesson
+            batch.advantages[row, ~np.isin(range(batch.trained.shape[1]), target.places)] = 0.0
     return batch
 
 

@@ -7,12 +7,13 @@ this in an environment of its own, on one and on two Ray nodes of this machine.
 import importlib.util
 import json
 import re
+import runpy
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from examples.verl.write_files import main
+from wordle_rl.runs.paths import ROOT
 from wordle_rl.words.lists import load_words
 from wordle_rl.words.splits import split_secrets
 
@@ -53,7 +54,8 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     from tests.adapters.verl.cluster import ray_nodes, run_script
 
     folder, log = tmp_path_factory.mktemp("files"), tmp_path_factory.mktemp("log")
-    main([*SETTINGS, f"output={folder}"])
+    write_files = runpy.run_path(str(ROOT / "examples/verl/write_files.py"))
+    write_files["main"]([*SETTINGS, f"output={folder}"])
     with ray_nodes(request.param, log) as env:
         env["NNODES"] = str(request.param)
         done = run_script(folder, env, f"trainer.validation_data_dir={log}", limit=1800)

@@ -1,11 +1,13 @@
-"""Teaches the starts of three studies in outputs/starts/: python research/make_starts.py
+"""Trains the models that the studies starts and teachers begin with: python research/make_starts.py
 
-For `starts` and `optimizers` the embedded model mini goes on to imitate: random_consistent by Muon
-to four depths, three of them one after the other; random_consistent by AdamW; and entropy by Muon.
-The loss is the cross-entropy to every guess that the player might have made; entropy makes one
-only. For `teachers` mini is trained by GRPO. Some five minutes on one idle core.
+They are written to outputs/starts/. For `starts` the embedded model mini imitates on:
+random_consistent by Muon to four depths, three of them one after the other; random_consistent by
+AdamW; and entropy by Muon. The loss is the cross-entropy to every guess that the player might have
+made, which for entropy is one. For `teachers` mini is trained by GRPO. Some five minutes on one
+idle core.
 """
 
+import shutil
 import subprocess
 import sys
 
@@ -57,7 +59,7 @@ def main() -> None:
         subprocess.run([*command, f"output_dir={room}"], cwd=ROOT, check=True)
         [run] = (path.parent for path in room.glob("*/summary.json"))
         run.rename(target)
-        room.rmdir()
+        shutil.rmtree(room)  # with what an interrupted run left there
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     python examples/verl/write_files.py model=qwen3b reward=phase2 output=outputs/verl
 
-Settings are those of train.py. The folder gets train, val and test as Parquet, the agent loop, and
-the keys of verl that differ by experiment. examples/verl/train.sh starts verl 0.9.1 with them. See
-docs/SCALE.md.
+Settings are those of train.py. The output folder gets the secrets of train, val and test as
+Parquet files, the settings of the agent loop, and verl's own keys as far as they depend on the
+experiment. examples/verl/train.sh starts verl 0.9.1 with them. See docs/SCALE.md.
 """
 
 import sys

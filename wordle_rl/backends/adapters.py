@@ -108,9 +108,8 @@ def find_base(folder: Path, wanted: AdapterFormat | None = None) -> tuple[str, s
 def has_tokenizer(folder: Path) -> bool:
     """Whether an adapter's folder has a tokenizer with its template, which a copy may lose."""
     file = folder / "tokenizer_config.json"
-    return file.is_file() and (
-        (folder / "chat_template.jinja").is_file() or "chat_template" in read_object(file)
-    )
+    apart = (folder / "chat_template.jinja").is_file()
+    return file.is_file() and (apart or "chat_template" in read_object(file))
 
 
 def check_targets(folder: Path, names: Iterable[str]) -> None:

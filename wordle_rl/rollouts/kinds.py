@@ -89,7 +89,7 @@ def play_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout
         with step.policy.timers("game"):
             play(player, games, answers=answers, watch=lambda _: step.check())
         talks = player.all_talks(games)
-        # All tokens of its answers are learnt, also those that a grammar left no choice.
+        # A teacher's lesson has every token of an answer, also where a grammar left no choice.
         if teacher is not None and step.recipe.sampling.grammar is not None:
             talks = [scripted_talks(game, step.form) for game in games]
     else:

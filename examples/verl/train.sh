@@ -3,6 +3,7 @@
 #     bash examples/verl/train.sh <folder> [verl's settings, which win]
 # NNODES and GPUS (of each node) say how many there are. On several nodes, start Ray first.
 set -euo pipefail
+loop="$(cd "$(dirname "$0")" && pwd)"
 here="$(cd "$1" && pwd)"
 shift
 mapfile -t keys <"$here/keys.txt"
@@ -24,6 +25,8 @@ args=(
     actor_rollout_ref.rollout.val_kwargs.temperature=0
     actor_rollout_ref.rollout.val_kwargs.do_sample=false
     reward.num_workers=1
+    # On every node, Ray's workers find verl_loop.py beside this script.
+    +ray_kwargs.ray_init.runtime_env.env_vars.PYTHONPATH="'${PYTHONPATH:+$PYTHONPATH:}$loop'"
     # How it learns: FSDP, AdamW, one clip on each side.
     actor_rollout_ref.model.enable_gradient_checkpointing=true
     actor_rollout_ref.actor.strategy=fsdp2

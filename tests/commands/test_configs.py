@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
+import yaml
 
 from tests.helpers.configs import GROUPS, OPTIONS, composed
 from wordle_rl.commands.build import KEYS, build_experiment, resolve
@@ -18,7 +19,7 @@ from wordle_rl.commands.train import describe_choices
 from wordle_rl.runs.config import compose_config, keep_config
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError, instantiate
-from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.paths import CONF, ROOT
 from wordle_rl.training.experiment import TrainerSettings
 
 
@@ -103,6 +104,20 @@ def test_a_model_wins_over_the_demo_an_experiment_over_both_and_what_is_typed_ov
     assert rate(model, "reward=phase2") == (1e-5, 100, "WholeState")
     assert rate(recipe, model) == (5e-4, 880, "Spelled")
     assert rate("optim.lr=0.1", "prompt=letters", recipe, model) == (0.1, 880, "Letters")
+
+
+@pytest.mark.parametrize("experiment", ["qwen1.5b_mac", "qwen3b_server", "imitate", "reinforce"])
+def test_a_typed_option_is_as_its_file_says_whatever_an_experiment_made_of_another(experiment):
+    files = ("reward/phase2", "algorithm/dapo", "model/qwen1.5b-coder", f"experiment/{experiment}")
+    read = (yaml.safe_load((CONF / f"{file}.yaml").read_text()) for file in files)
+    reward, algorithm, model, recipe = read
+    typed = ("reward=phase2", "algorithm=dapo", "model=qwen1.5b-coder", f"experiment={experiment}")
+    found = compose_config("config", typed)
+    assert (found.reward, found.algorithm) == (reward, algorithm)
+    assert (found.model.name, found.model.path) == (model["model"]["name"], model["model"]["path"])
+    assert found.model.lora == recipe.get("model", {}).get("lora", model["model"]["lora"])
+    named = compose_config("config", [*typed, "model.path=a/b", "reward.components.win.weight=9"])
+    assert (named.model.path, named.reward.components.win.weight) == ("a/b", 9)
 
 
 @pytest.mark.parametrize("place", ["Qwen/Qwen2.5-0.5B-Instruct", "{folder}"])

@@ -29,7 +29,7 @@ CONFIG = {"hydra", "omegaconf", "yaml"}
 HOMES = {
     **dict.fromkeys(TENSORS, ("backends",)),
     **dict.fromkeys(("starlette", "uvicorn", "anyio", "httpx"), ("web",)),
-    # adapters compose conf/ for programs, and write verl's YAML.
+    # adapters compose conf/ for programs.
     **dict.fromkeys(CONFIG, (LOOSE, "commands", "sweeps", "adapters", "runs")),
     "httpx2": ("backends",),
     "optuna": ("sweeps",),

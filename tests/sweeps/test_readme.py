@@ -1,5 +1,6 @@
 """The page of a study: its tables, its picture, and what a person wrote."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -52,7 +53,11 @@ def test_what_a_person_wrote_stays_and_an_index_beside_the_folder_shows_it(
     text = page.read_text().replace(UNWRITTEN, "More x, more wins.\n\nBecause.")
     page.write_text(text.replace("Is x good?", "Is x good? (Asked in November.)"))
     (root / "README.md").write_text(f"# Mine\n\n{BEGIN}\n{END}\n\nThe end.\n")
+    about = json.loads((record := root / "study" / "study.json").read_text())
+    about["effects"][0]["low"] += 1e-13  # as on another machine
+    record.write_text(elsewhere := json.dumps(about))
     assert write_page(root / "study").read_text() == page.read_text()
+    assert record.read_text() == elsewhere
     assert "More x, more wins.\n\nBecause." in page.read_text()
     assert "(Asked in November.)" in page.read_text()
     text = (root / "README.md").read_text()

@@ -21,7 +21,7 @@ def rescore(
     """Judge the stored games of a run by other rewards, without playing them again.
 
     Prints the mean reward of a game by component, as it was and as it would be: of the training
-    games in games.jsonl and of all validation games.
+    games in games.jsonl, and of the first and the last validation, by their steps.
     """
     from wordle_rl.commands.eval_players import build_tournament, read_settings
     from wordle_rl.commands.resume import list_keys
@@ -42,9 +42,14 @@ def rescore(
     if short := [name for name, part in rewards.components.items() if isinstance(part, Brevity)]:
         raise ConfigError(f"reward.components.{short[0]} must be null: tokens are not stored")
     columns: dict[str, dict[str, float]] = {}
-    for split, log in (("train", folder.log("games")), ("val", folder.log("validation_games"))):
-        before, now = [], []
-        for record in (one for one in log.records() if one.get("split", split) == split):
+    asked, log = [("train", folder.log("games"), None)], folder.log("validation_games")
+    steps = [one["step"] for one in log.records() if one.get("split", "val") == "val"]
+    asked += [(f"val {step}", log, step) for step in dict.fromkeys(steps[:1] + steps[-1:])]
+    for title, log, step in asked:
+        split, before, now = title.partition(" ")[0], [], []
+        for record in log.records():
+            if record.get("split", split) != split or step not in (None, record["step"]):
+                continue
             try:
                 game, earned = _play_again(record, tournament), record["reward"]["turns"]
             except (AttributeError, LookupError, TypeError, ValueError) as error:
@@ -57,13 +62,15 @@ def rescore(
             scored += [rewards.reward_turns(turns, unplayed=left).turns for turns in parts[-1:]]
             now.append(GameReward(turns=tuple(turn for part in scored for turn in part)))
         if now:
-            print(f"{len(now):,} games of {split}")
-            columns |= {split: reward_means(before), f"{split} now": reward_means(now)}
-    print(f"{'mean of a game':15}", *(f"{name:>10}" for name in columns))
+            print(f"{len(now):,} games of {split}" + f" after {step} steps" * (step is not None))
+            columns |= {title: reward_means(before), f"{title} now": reward_means(now)}
+    wide = max(map(len, [*columns, " " * 10]))
+    print(f"{'mean of a game':15}", *(f"{name:>{wide}}" for name in columns))
     for name in dict.fromkeys(name for means in columns.values() for name in means):
         found = (means.get(name) for means in columns.values())
-        print(f"{name:15}", *(f"{'-' if m is None else f'{m:.3f}':>10}" for m in found))
-    print(f"{'total':15}", *(f"{sum(means.values()):>10.3f}" for means in columns.values()))
+        print(f"{name:15}", *(f"{'-' if m is None else f'{m:.3f}':>{wide}}" for m in found))
+    print(f"{'total':15}", *(f"{sum(means.values()):>{wide}.3f}" for means in columns.values()))
+    print("credit, forfeit and retry are corrections by the laws of rewards (reward.lawful)")
 
 
 def _play_again(record: dict[str, Any], tournament: Tournament) -> Game:

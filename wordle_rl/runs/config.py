@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -120,7 +121,7 @@ def admit_own(arguments: Sequence[str]) -> str | None:
 
 
 class Brought(NamedTuple):
-    """What the file of an option sets outside its own group, with the files that it extends."""
+    """What the file of an option sets, with the files that it extends."""
 
     options: dict[str, str]  # of other groups
     settings: dict[str, str]  # by dotted key
@@ -141,8 +142,8 @@ def read_option(path: Path) -> Brought:
             brought = Brought(brought.options | more.options, brought.settings | more.settings)
     own = [item for entry in entries if isinstance(entry, dict) for item in entry.items()]
     options = {k.removeprefix("override /"): v for k, v in own if k.startswith("override /")}
-    settings = flatten(node) if text.startswith("# @package _global_") else {}
-    return Brought(brought.options | options, brought.settings | settings)
+    own_group = "" if text.startswith("# @package _global_") else f"{path.parent.name}."
+    return Brought(brought.options | options, brought.settings | flatten(node, own_group))
 
 
 def expand(arguments: Sequence[str]) -> list[str]:
@@ -181,7 +182,29 @@ def expand(arguments: Sequence[str]) -> list[str]:
         raise ConfigError("logger=wandb: the setting for this is logger.wandb=true")
     if said.get("experiment") != "none":  # whose user knows what it lacks
         _check_model(said)
-    return given
+    return [*given, *_restore(said)]
+
+
+def _restore(said: Mapping[str, str]) -> list[str]:
+    """A typed option's own settings, where the experiment's are for another option of its group.
+
+    Of model= only what it is: the experiment says how it learns. Rollouts and optimizers differ in
+    their kind alone.
+    """
+    file, given = _option("experiment", said.get("experiment")), []
+    options, settings = read_option(file) if file.is_file() else Brought({}, {})
+    for group, usual in options.items():
+        option, typed = _option(group, said.get(group)), {*said} - {group}
+        if said.get(group) == usual or not option.is_file() or group in _NAMED or "resume" in said:
+            continue
+        own = read_option(option).settings
+        for key in (key for key in settings if key.startswith(f"{group}.")):
+            heads = [*itertools.accumulate(key.split("."), "{}.{}".format)]
+            if typed & {*heads} or (group == "model" and key not in ("model.name", "model.path")):
+                continue
+            lacks = (h for h in heads if not any(f"{k}.".startswith(f"{h}.") for k in own))
+            given.append(f"{key}={own[key]}" if key in own else f"~{next(lacks)}")
+    return list(dict.fromkeys(given))
 
 
 def _option(group: str, name: str | None) -> Path:

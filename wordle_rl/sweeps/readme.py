@@ -4,6 +4,7 @@ Only the text between the two markers is written again. What a person writes out
 """
 
 import itertools
+import json
 import math
 import shlex
 import statistics
@@ -17,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wordle_rl.runs.figures import BLUE, GREY, INK, new_figure, save_figure
-from wordle_rl.runs.files import render_template, write_bytes, write_json
+from wordle_rl.runs.files import json_bytes, render_template, write_bytes, write_json
 from wordle_rl.sweeps.results import CONFIRMATION, RECORD, SEARCH, WINS
 from wordle_rl.sweeps.verdicts import UNDECIDED, Effect, Frame, Measure, Study, judge, read_study
 
@@ -48,7 +49,12 @@ def write_page(folder: Path) -> Path:
     """Write page, picture and effects of a study, and the index beside it. Returns the page."""
     study = read_study(folder)
     effects = [asdict(effect) for effect in judge(study)]
-    if study.about.get("effects") != effects:
+    # Another machine may add in another order, which must not change a shipped file.
+    rounded = [
+        json.loads(json_bytes(found), parse_float=lambda text: round(float(text), 9))
+        for found in (effects, study.about.get("effects"))
+    ]
+    if rounded[0] != rounded[1]:
         write_json(folder / RECORD, {**study.about, "effects": effects})
     figure = draw_study(study)
     if figure is not None:

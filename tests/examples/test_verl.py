@@ -6,18 +6,10 @@ from typing import Any
 
 import pytest
 import yaml
+from verl_game import VerlGame, choose_settings
+from write_files import YAML, build_rows, main, map_keys, write_folder
 
-from examples.verl.write_files import main
 from tests.helpers.configs import composed
-from wordle_rl.adapters.verl_files import (
-    KEYS,
-    YAML,
-    VerlGame,
-    build_rows,
-    choose_settings,
-    map_keys,
-    write_folder,
-)
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
@@ -56,7 +48,6 @@ def test_the_command_of_the_docs_writes_rows_that_datasets_reads(written, tmp_pa
         assert [message["role"] for message in found[0]["prompt"]] == ["system", "user"]
     [loop] = yaml.safe_load((written / YAML).read_text())
     assert loop["name"] == "wordle" and loop["game"]["max_tokens"] == 256
-    assert loop["_target_"] == "wordle_rl.adapters.verl_loop.WordleLoop"
 
 
 def test_the_launch_script_has_the_experiments_keys_and_lets_arguments_win(written, tmp_path):
@@ -64,6 +55,7 @@ def test_the_launch_script_has_the_experiments_keys_and_lets_arguments_win(writt
     fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@" >> "$LOG"\n')
     fake.chmod(0o755)
     env = {"PATH": "/bin:/usr/bin", "PYTHON": str(fake), "LOG": str(log), "NNODES": "4"}
+    env["PYTHONPATH"] = "/first"
     script = [str(ROOT / "examples/verl/train.sh"), str(written), "trainer.test_freq=7"]
     subprocess.run(["bash", *script], env=env, check=True)
     lines = log.read_text().splitlines()
@@ -74,9 +66,14 @@ def test_the_launch_script_has_the_experiments_keys_and_lets_arguments_win(writt
     assert given["actor_rollout_ref.model.lora_rank"] == "32"
     assert given["trainer.nnodes"] == "4" and given["trainer.n_gpus_per_node"] == "1"
     assert given["data.train_files"].strip("'") == f"{written}/train.parquet"
+    [loop] = yaml.safe_load((written / YAML).read_text())
+    place = given["+ray_kwargs.ray_init.runtime_env.env_vars.PYTHONPATH"].strip("'")
+    module, name = loop["_target_"].split(".")
+    assert place.startswith("/first:")
+    assert f"class {name}(" in Path(place.split(":")[-1], f"{module}.py").read_text()
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    OverridesParser.create().parse_overrides((written / KEYS).read_text().splitlines())
+    OverridesParser.create().parse_overrides(lines[2:])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from verl.workers.rollout import base as rollout_base
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry, TokenOutput
 
-from tests.adapters.verl.cluster import NAME
+from tests.examples.verl.cluster import NAME
 
 
 @ray.remote

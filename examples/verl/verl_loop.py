@@ -12,8 +12,8 @@ from typing import Any
 from uuid import uuid4
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput  # pyright: ignore[reportMissingImports]
+from verl_game import VerlGame
 
-from wordle_rl.adapters.verl_files import VerlGame
 from wordle_rl.game.rules import GameStatus
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.tokenizer import HFTokenizer
@@ -28,7 +28,7 @@ class WordleLoop(AgentLoopBase):
     """Plays one game. verl makes an object of this class for each game."""
 
     def __init__(self, *args: Any, game: dict[str, Any], **kwargs: Any) -> None:
-        """game: the settings that verl_files.choose_settings() returned."""
+        """game: the settings that verl_game.choose_settings() returned."""
         super().__init__(*args, **kwargs)
         path = str(self.config.actor_rollout_ref.model.path)
         self.game, self.form = _build(json.dumps(game), self.tokenizer, path)

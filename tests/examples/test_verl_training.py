@@ -1,6 +1,6 @@
 """Real steps of verl's main_ppo by examples/verl/train.sh, on the CPU.
 
-verl is unpatched. What it needs to run without a GPU is in tests/adapters/verl/. `make verl` runs
+verl is unpatched. What it needs to run without a GPU is in tests/examples/verl/. `make verl` runs
 this in an environment of its own, on one and on two Ray nodes of this machine.
 """
 
@@ -51,7 +51,7 @@ class Run:
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one node", "two nodes"])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    from tests.adapters.verl.cluster import ray_nodes, run_script
+    from tests.examples.verl.cluster import ray_nodes, run_script
 
     folder, log = tmp_path_factory.mktemp("files"), tmp_path_factory.mktemp("log")
     write_files = runpy.run_path(str(ROOT / "examples/verl/write_files.py"))

@@ -8,6 +8,7 @@ import pytest
 
 from tests.helpers.outcomes import outcomes_by_turn
 from wordle_rl.commands.build import build_experiment, resolve
+from wordle_rl.commands.train import describe_choices
 from wordle_rl.game.rules import Game, State
 from wordle_rl.runs.config import compose_config
 from wordle_rl.runs.instantiate import ConfigError
@@ -39,6 +40,15 @@ def test_a_reward_and_a_player_outside_the_package_are_used_by_those_who_name_th
         with pytest.raises(ConfigError, match=f"{key} must be"):
             build_experiment(config)
         config["history"]["player"] = "entropy"
+
+
+def test_the_line_of_choices_names_what_a_model_outside_the_package_brings(tmp_path) -> None:
+    os.environ["WORDLE_RL_CONFIG_DIR"] = str(tmp_path)
+    (tmp_path / "model").mkdir()
+    own = "defaults: [pretrained, /x@_here_, _self_]\npath: some/where\nmax_tokens: 9\n"
+    (tmp_path / "model" / "own.yaml").write_text(own)
+    line = describe_choices({"choices": {"model": "own"}, "typed": []})
+    assert "model=own brings prompt=state" in line and "model.max_tokens=9 " in line
 
 
 def test_an_algorithm_outside_the_package_may_compare_guesses_on_the_same_board() -> None:

@@ -36,7 +36,7 @@ from wordle_rl.runs.files import FolderError, read_object, remove_temporary_file
 from wordle_rl.runs.folder import LATEST, UNFINISHED, RunFolder, find_run
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupted, Interrupts, ignore_signals
-from wordle_rl.runs.paths import CONF, ROOT, TRAIN, shorten
+from wordle_rl.runs.paths import CONF, CONFIG_DIR, ROOT, TRAIN, shorten
 from wordle_rl.runs.processes import Launch, check_first_start, read_launch
 from wordle_rl.runs.progress import announce
 from wordle_rl.training.experiment import Experiment, stages_of_run
@@ -215,8 +215,10 @@ def describe_choices(manifest: Mapping[str, Any]) -> str:
     start, later = manifest.get("init_from"), {"name", *list_keys(typed)}
     told = [f"choices: the settings of {start['run']}" if start else "choices: the demo's settings"]
     for group in ("experiment", "model"):  # the first one wins; what a run before chose is its own
-        file = CONF / group / f"{chosen.get(group)}.yaml"
-        if file.is_file() and (group in later or not start):
+        places = (Path(place) for place in (CONF, os.environ.get(CONFIG_DIR, CONF)))
+        files = (place / group / f"{chosen.get(group)}.yaml" for place in places)
+        file = next(filter(Path.is_file, files), None)
+        if file and (group in later or not start):
             option = read_option(file)
             own = {k: v for k, v in {**option.options, **option.settings}.items() if k not in later}
             later |= {*own}

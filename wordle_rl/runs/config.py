@@ -128,21 +128,21 @@ class Brought(NamedTuple):
 
 
 def read_option(path: Path) -> Brought:
-    """What the file of an option in conf/ brings."""
+    """What the file of an option brings, in conf/ or in a folder laid out like it."""
     import yaml
 
-    text = path.read_text(encoding="utf-8")
+    text, group = path.read_text(encoding="utf-8"), path.parent.name
     node: dict[str, Any] = yaml.safe_load(text) or {}
     brought, entries = Brought({}, {}), node.pop("defaults", [])
     for entry in entries:
         if isinstance(entry, str) and entry != "_self_":
-            group = CONF / path.relative_to(CONF).parts[0]
-            bases = (place / f"{entry.lstrip('/')}.yaml" for place in (CONF, path.parent, group))
-            more = read_option(next(base for base in bases if base.is_file()))
-            brought = Brought(brought.options | more.options, brought.settings | more.settings)
+            places = (CONF, path.parent, CONF / group)
+            bases = (place / f"{entry.lstrip('/')}.yaml" for place in places)
+            for more in map(read_option, [base for base in bases if base.is_file()][:1]):
+                brought = Brought(brought.options | more.options, brought.settings | more.settings)
     own = [item for entry in entries if isinstance(entry, dict) for item in entry.items()]
     options = {k.removeprefix("override /"): v for k, v in own if k.startswith("override /")}
-    own_group = "" if text.startswith("# @package _global_") else f"{path.parent.name}."
+    own_group = "" if text.startswith("# @package _global_") else f"{group}."
     return Brought(brought.options | options, brought.settings | flatten(node, own_group))
 
 

@@ -145,7 +145,7 @@ def test_the_line_of_choices_names_what_the_model_brought_and_what_the_user_chos
         return describe_choices({"choices": {"model": model, **chosen}, "typed": typed, **more})
 
     typed = ("model=qwen3b", "optim=muon")
-    assert "; model=qwen3b brings prompt=state reward=phase2 prompt." in line("qwen3b", *typed)
+    assert "; model=qwen3b brings prompt=state reward=phase2 model." in line("qwen3b", *typed)
     assert line("qwen3b", *typed).endswith("; you chose model=qwen3b optim=muon")
     assert "optim=adamw" not in line("qwen3b", *typed)
     assert "prompt=state" not in line("smollm2", "experiment=imitate")

@@ -140,7 +140,7 @@ def test_a_run_on_a_pretrained_model_says_what_it_will_take(tmp_path, capsys, mo
     out = capsys.readouterr().out
     assert re.search(r"the run: .*\nabout [\d.]+ \w+ to [\d.]+ \w+ ", out)
     assert out.index("memory plan for") < out.index("parameters") and "in validation" in out
-    head, row = map(str.split, re.findall(r".*(?:bits%| step 1/\d+ +[-\d]).*", out))
+    head, row = map(str.split, re.findall(r".*(?:win%| step 1/\d+ +[-\d]).*", out))
     assert head[-1] == "left" and {"s", "min"} & {*row}, "how long the command will take"
     with pytest.raises(SystemExit) as end:
         training(f"{common} trainer.memory_limit_gb=0.0001")()

@@ -95,8 +95,7 @@ def test_the_page_says_what_training_changed_with_its_interval(page):
 def test_every_part_is_there(page):
     assert page.text("h1") == ["Run demo"]
     assert page.text("h2") == [
-        "Result", "Curves", "How it plays", "All games on test secrets", "Settings",
-        "How it was made",
+        "Result", "Curves", "How it plays", "Games", "Settings", "How it was made",
     ]  # fmt: skip
     labels = [picture["aria-label"] for picture in page.of("svg") if picture["role"] == "img"]
     assert labels == [
@@ -141,13 +140,15 @@ def test_texts_of_a_run_are_never_markup(tmp_path, monkeypatch):
 
 
 def test_all_games_are_there_for_the_filter(html):
-    data = json.loads(re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', html)[0])
+    [[data, *validations]] = map(json.loads, re.findall(r'/json"[^>]*>(.*?)</script>', html))
     assert data["players"] == ["before training", "after step 40"]
     [crane, sleep, _] = data["games"]
     rows = [["slate", "22020", "", ""], ["crane", "00000", "", ""]]
     assert crane == ["crane", [True, rows], [True, rows]]
     assert sleep[1][0] is False and len(sleep[1][1]) == 6
     assert sleep[1][1][1] == ["", "", "no guess", "<None>"]
+    assert [view["players"][1] for view in validations] == [f"step {n}" for n in (10, 20, 30, 40)]
+    assert [board[0] for board in validations[-1]["games"][1][1:]] == [False, True]
 
 
 def test_solvers_and_optimum_are_beside_runs_on_the_original_lists(tmp_path):

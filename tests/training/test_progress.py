@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from subprocess import PIPE
 
+import numpy as np
 import pyte
 import pytest
 
@@ -89,11 +90,22 @@ def test_columns_of_steps_stand_below_their_names():
     lines = StepLines(120)
     values = {"loss": 0.25, "train/win_rate": 0.255, "reward/guess": 0.8, "groups/zero_spread": 0}
     head, row = (line[20:] for line in lines.format(7, values, 90.0))  # behind the time
-    assert row.split() == ["step", "7/120", "0.800", "-", "25.5", "-", "-", "90", "s"]
+    assert row.split() == ["step", "7/120", "-", "0.800", "25.5", "-", "-", "90", "s"]
     for name, value in {"reward": "0.800", "win%": "25.5", "left": "90 s"}.items():
         assert head.index(name) + len(name) == row.index(value) + len(value)
     start, now = {"val/win_rate": 0.4}, {"val/win_rate": 0.52}
     assert describe_wins(start, now).endswith("validation 40.0 -> 52.0 %")
+
+
+def test_a_run_says_what_has_moved_beyond_its_noise_between_the_halves_of_its_steps():
+    for drift in (0, 1):
+        words = 20 - drift * np.arange(10) + np.random.default_rng(0).normal(size=10)
+        lines, name = StepLines(400), "skill/turn_2/expected_remaining"
+        *_, told = [lines.format(n, {name: one}, 1.0)[-1] for n, one in enumerate(words, 1)]
+        fall = words[:5].mean() - words[5:].mean()
+        half = 3.355 * np.sqrt((words[:5].var(ddof=1) + words[5:].var(ddof=1)) / 5)  # Student's t
+        assert told.endswith(f" better by {fall - half:.1f} to {fall + half:.1f}") == drift
+        assert drift or not {"better", "worse"} & {*told.split()}
 
 
 def test_work_goes_on_when_nobody_reads_its_progress_any_more():

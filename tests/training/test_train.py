@@ -222,3 +222,17 @@ def test_a_resumed_run_is_the_same_one_at_weights_and_biases(tmp_path, monkeypat
         folder.note_resume()
         assert loggers.build_loggers(asked, RunFolder.open(folder.path))[0].id == found[-2]
     assert found[0] != found[2] and all(found)
+
+
+class Tables(list):  # stands for wandb's logger, which needs wandb
+    def log_table(self, *table: object, step: int) -> None:
+        self.append((step, *table))
+
+
+def test_weights_and_biases_get_all_games_of_a_validation_as_a_table(monkeypatch) -> None:
+    monkeypatch.setattr(loggers, "WandbLogger", Tables)
+    game = {"secret": "crept", "won": False, "guesses": [None, "crane"], "feedback": [None, "✓"]}
+    loggers.LightningReporter([kept := Tables()]).games([game] * 6, 7)
+    [(step, _, heads, rows)] = kept
+    shown = dict(zip(heads, rows[5], strict=True))
+    assert (step, len(rows), shown["guesses"]) == (7, 6, "[None, 'crane']") and not shown["won"]

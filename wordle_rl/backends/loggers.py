@@ -63,6 +63,13 @@ class LightningReporter:
             elif isinstance(logger, WandbLogger):
                 logger.log_text(tag, columns=["games"], data=[[markdown]], step=step)
 
+    def games(self, records: Sequence[Mapping[str, Any]], step: int) -> None:
+        heads = ["won", "secret", "guesses", "feedback"]
+        rows = [[one["won"], *(str(one[name]) for name in heads[1:])] for one in records]
+        for logger in self._loggers:
+            if isinstance(logger, WandbLogger):
+                logger.log_table("all validation games", heads, rows, step=step)
+
     def cut_back(self, step: int, kept: Sequence[Mapping[str, Any]]) -> None:
         for logger in self._loggers:
             if isinstance(logger, TensorBoardLogger):  # its writer opens with the first metric

@@ -43,7 +43,8 @@ from wordle_rl.training.experiment import Experiment, stages_of_run
 from wordle_rl.training.lineage import prompt_name
 from wordle_rl.training.loop import TrainingFailed, describe_fault
 
-_OF_MODEL = ("model.lora.rank", "model.learning_rate", "model.max_tokens")  # that are told
+# What is told of an option's settings, beside its choices. config.yaml has all.
+_TOLD = ("model.lora.rank", "rollout.groups", "sampling.temperature", "optim.lr", "trainer.steps")
 _PLACES = ("init_from", "init_checkpoint", "output_dir", "resume")  # no choices of a run
 _PATIENCE = 60.0  # seconds that a further process gives the first one to save its work
 
@@ -213,18 +214,20 @@ def describe_choices(manifest: Mapping[str, Any]) -> str:
     """Whose settings a run has: the demo's or another run's, its options', and the user's."""
     typed, chosen = [str(override) for override in manifest.get("typed", [])], manifest["choices"]
     start, later = manifest.get("init_from"), {"name", *list_keys(typed)}
-    told = [f"choices: the settings of {start['run']}" if start else "choices: the demo's settings"]
+    told = [f"choices: the settings of {start['run']}" if start else "choices: the demo's"]
     for group in ("experiment", "model"):  # the first one wins; what a run before chose is its own
         places = (Path(place) for place in (CONF, os.environ.get(CONFIG_DIR, CONF)))
         files = (place / group / f"{chosen.get(group)}.yaml" for place in places)
         file = next(filter(Path.is_file, files), None)
         if file and (group in later or not start):
             option = read_option(file)
-            own = {k: v for k, v in {**option.options, **option.settings}.items() if k not in later}
+            brings = {**option.options, **option.settings}
+            own = {k.replace("model.learning_rate", "optim.lr"): v for k, v in brings.items()}
+            own = {k: v for k, v in own.items() if k not in later}
             later |= {*own}
-            shown = [k for k in own if k in _OF_MODEL or k.partition(".")[0] != "model"]
-            if brought := " ".join(f"{key}={own[key]}" for key in shown):
-                told.append(f"{group}={chosen[group]} brings {brought}")
+            shown = [f"{k}={v}" for k, v in own.items() if "." not in k or k in _TOLD]
+            shown += [f"and {len(own) - len(shown)} more"] * (len(own) > len(shown))
+            told += [f"{group}={chosen[group]} brings {' '.join(shown)}"] * bool(shown)
     mine = " ".join(o for o in typed if o.partition("=")[0] not in _PLACES)
     return "; ".join([*told, *[f"you chose {mine}"] * bool(mine)])
 

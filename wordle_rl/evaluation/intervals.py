@@ -60,6 +60,16 @@ def win_interval(
     return wilson(share * effective, effective)
 
 
+def change_interval(before: Sequence[float], after: Sequence[float]) -> tuple[float, float]:
+    """99 % interval of how much a mean has changed, by Student's t. Two or more values each."""
+    # The quantile by Abramowitz and Stegun (1964), 26.7.5, to the second order.
+    z, freedom = 2.5758293, len(before) + len(after) - 2
+    t = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    half = t * math.sqrt(sum(np.var(part, ddof=1) / len(part) for part in (before, after)))
+    change = float(np.mean(after) - np.mean(before))
+    return change - half, change + half
+
+
 def sign_test(one: int, other: int) -> float:
     """Exact two-sided p-value of so many signs of each kind when both are equally likely.
 

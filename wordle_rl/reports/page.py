@@ -37,7 +37,7 @@ _NONE = "–"
 _SECRETS = {"test": "test secrets", "all": "all answers"}
 _SAME = ["output_dir", "resume"]  # settings that say nothing about a run
 _MOST_GAMES = 2_500  # secrets in the filter; the original lists have 2,315
-_FEW = 5  # players in the filter
+_FEW = 5  # players in the filter, and validations
 _MOST_STEPS = 40  # of the table of wins
 _LONGEST = 300  # characters of a cell
 # Entry of a report or a validation -> how it is called, its scale and its digits.
@@ -97,6 +97,11 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> str:
         standings = player_pictures(everyone, what, strong=len(players), optimum=bool(solvers))
     curves = curve_pictures(runs, solvers_of(runs[0]))
     columns = {"this run": runs[0]} if one else dict(zip(names, runs, strict=True))
+    looks = one.validated.items() if one else ()
+    validated = [Result(label=f"step {n}", measures={}, boards=games) for n, games in looks]
+    views = [_game_data(what, players)]
+    for each in validated[1:][-_FEW:]:
+        views.append(_game_data(f"validation, {each.label}", [validated[0], each]))
     manifests: Any = {name: flatten(run.manifest) for name, run in columns.items()}
 
     def of_each(texts: Sequence[str]) -> list[str]:
@@ -112,7 +117,7 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> str:
         known=bool(solvers), standings=standings, curves=curves,
         results=_results_table(everyone, optimum=bool(solvers)),
         lineage=of_each([run.lineage for run in runs]), validations=_validations_table(columns),
-        measures=_measures_table(players), games=_game_data(players),
+        measures=_measures_table(players), games=[*filter(None, views)],
         settings=_settings_table(columns, defaults), differ="from the default" if one
         else "between the runs", manifests=_table(pd.DataFrame(manifests), "entry"),
     )  # fmt: skip
@@ -256,8 +261,8 @@ def _interval(value: Estimate, scale: float, form: str) -> str:
 # -- games ----------------------------------------------------------------------------------------
 
 
-def _game_data(players: Sequence[Result]) -> dict[str, Any] | None:
-    """All games for the page's script: of each secret its name, then [won, rows] of each player."""
+def _game_data(name: str, players: Sequence[Result]) -> dict[str, Any] | None:
+    """Games for the page's script: of each secret its name, then [won, rows] of each player."""
     shown = [player for player in players if player.boards][:_FEW]
     games = [player.first_boards for player in shown]
     secrets = list(dict.fromkeys(secret for found in games for secret in found))[:_MOST_GAMES]
@@ -265,4 +270,4 @@ def _game_data(players: Sequence[Result]) -> dict[str, Any] | None:
         [secret, *((board := found.get(secret)) and [board.won, board.rows] for found in games)]
         for secret in secrets
     ]
-    return {"players": [player.label for player in shown], "games": rows} if rows else None
+    return {"name": name, "players": [one.label for one in shown], "games": rows} if rows else None

@@ -167,7 +167,7 @@ def _count_games(run: Run) -> str:
     """How many games a point is about."""
     games = run.series("train/games")
     parts = [f"{games.iloc[-1]:,.0f} training games in a step"] if len(games) else []
-    parts += [f"{run.validation_games:,} validation games"] if run.validation_games else []
+    parts += [f"{len(games):,} validation games" for games in [*run.validated.values()][-1:]]
     return f"{' and '.join(parts)}. " if parts else ""
 
 

@@ -101,7 +101,7 @@ class Run:
     settings: Mapping[str, str]  # of config.yaml
     metrics: pd.DataFrame  # a row for each step, which is the index
     validations: pd.DataFrame  # a row for each step that validated, and the measures of a Result
-    validation_games: int  # of the last validation whose games were kept
+    validated: Mapping[int, Sequence[Board]]  # the games of each validation
     start: Result | None  # the reports of trainer.report, on the test secrets
     best: Result | None
     seconds: float  # that it ran, NaN if unknown
@@ -149,8 +149,7 @@ def read_run(folder: Path) -> Run:
     return Run(
         folder=folder, name=given_name(folder.resolve().name), manifest=manifest,
         settings=flatten(read_config(folder)), metrics=metrics, validations=validations,
-        validation_games=len(games[max(games)]) if games else 0, start=start, best=best,
-        seconds=opened.seconds,
+        validated=games, start=start, best=best, seconds=opened.seconds,
     )  # fmt: skip
 
 

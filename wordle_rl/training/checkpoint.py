@@ -12,6 +12,7 @@ from wordle_rl.runs.checkpoints import CheckpointStore, step_of
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.files import FolderError, read_object, write_bytes, write_json
 from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.paths import shorten
 from wordle_rl.training.curricula import Curriculum
 from wordle_rl.training.lineage import Stage, write_stages
 from wordle_rl.training.step import Sample
@@ -157,5 +158,5 @@ def describe_export(folder: Path, step: int, state: RunState) -> str:
     """Two lines: which checkpoint is the best, and where its model is. step: the exported one."""
     wins, guesses, _ = state.best
     lost = "" if step == state.best_step else f" is lost, so step {step} was exported"
-    reached = f"{100 * wins:.1f} % wins, {-guesses:.2f} guesses (a lost game counts one more)"
-    return f"best checkpoint: step {state.best_step}{lost}; validation had {reached}\n{folder}"
+    had = f"{100 * wins:.1f} % wins, {-guesses:.2f} guesses (a lost game counts one more)"
+    return f"best checkpoint: step {state.best_step}{lost}; validation had {had}\n{shorten(folder)}"

@@ -23,6 +23,7 @@ class Reporter(Protocol):
 
     def metrics(self, values: dict[str, float], step: int) -> None: ...
     def text(self, tag: str, markdown: str, step: int) -> None: ...
+    def games(self, records: Sequence[Mapping[str, Any]], step: int) -> None: ...  # a validation's
     # What was received after a step is received again. kept: the metrics until then.
     def cut_back(self, step: int, kept: Sequence[Mapping[str, Any]]) -> None: ...
 
@@ -79,7 +80,9 @@ class RunLog:
         for pair in zip(shown[: self._shown], theirs, strict=False):
             self._games.append(step, {"split": "val", **game_record(*pair)})
         self._boards(step, "validation games", shown, theirs, shown)
-        self._validations.extend(step, map(game_record, games, rewards))
+        records = [*map(game_record, games, rewards)]
+        self._validations.extend(step, records)
+        self._reporter.games(records, step)
 
     def _boards(
         self, step: int, tag: str, games: Sequence[Game], rewards: Sequence[GameReward],

@@ -76,7 +76,8 @@ def run_training(
     trained, everything = training.policy.num_parameters
     named = f"{training.setup.model.name}: {everything:,} parameters, {trained:,} of them trained"
     computing = training.policy.computing
-    print(named, *computing.reasons, training.work, training.lineage, sep="\n", flush=True)
+    verdict = training.lineage.partition(". ")[2] or training.lineage  # its chain is in the report
+    print(named, *computing.reasons, training.work, verdict, sep="\n", flush=True)
     training.folder.note_computing(computing.record())
     if resume:  # changed settings also apply to every later resume
         keep_config(training.folder, training.setup.config)
@@ -185,8 +186,9 @@ class Training:
     def finish(self) -> dict[str, Any]:
         """Export the best checkpoint and report on it. Returns the summary, written last."""
         self.save()
-        exported = self._checkpoints.load_best()
-        self._checkpoints.export(self._state, exported)
+        with announce("saving the best model"):
+            exported = self._checkpoints.load_best()
+            self._checkpoints.export(self._state, exported)
         summary: dict[str, Any] = {
             "best_step": self._state.best_step,
             "exported_step": exported,
@@ -236,7 +238,9 @@ class Training:
         lr = self.setup.optim.lr_at(number, trainer.steps)
         self.policy.set_learning_rate(lr)
         self.policy.timers.take()
-        with announce(lambda: f"step {done}/{trainer.steps} {self.policy.timers.now}".strip()):
+        with announce(
+            lambda: f"step {done}/{trainer.steps} {self.policy.timers.now}".strip(), first=10.0
+        ):  # a log has a line of each step anyway
             sample, result = self._play_and_learn(number)
         seconds = time.monotonic() - begin
         if sample.switch is not None:
@@ -382,7 +386,8 @@ class Training:
         self, step: int, check: Callable[[], None] = lambda: None
     ) -> tuple[dict[str, float], bool]:
         """Validate the policy. Returns metrics, and whether it is the best so far."""
-        metrics = self._held_out.validate(check, partial(self._log.validation_games, step))
+        with announce("validation: judging its games"):
+            metrics = self._held_out.validate(check, partial(self._log.validation_games, step))
         self.policy.timers.take()
         return metrics, self._state.note_validation(step, metrics)
 

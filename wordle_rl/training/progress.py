@@ -2,20 +2,26 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
+from wordle_rl.evaluation.boards import bold
+from wordle_rl.evaluation.intervals import change_interval
 from wordle_rl.game.rules import Game, GameStatus
 from wordle_rl.runs.progress import dated, describe_time
 
 GUESS = "reward/guess"  # beside the metrics of a step, for the terminal and the loggers
 IDLE = "groups/skipped"
 _HEAD = 20  # lines of steps below a head
+_HALVES = 10  # steps until their halves are compared, then twice as many, and at the end
 _REWARDED = {  # column -> metric, scale, digits
-    "bits%": ("skill/bits_ratio", 100, 1),
+    "words": ("skill/turn_2/expected_remaining", 1, 1),
+    "reward": (GUESS, 1, 3),
     "win%": ("train/win_rate", 100, 1),
     "won in": ("train/guesses_won", 1, 2),
     "games/s": ("games_per_second", 1, 0),
 }
 _IMITATED = {"loss": ("loss", 1, 4), "gradient": ("grad_norm", 1, 3), "s/step": ("time/step", 1, 1)}
+_COMPARED = {"words": -1, "reward": 1, "win%": 1, "loss": -1}  # column -> sign of a gain
 _WINS = {"validation": "val/win_rate", "test secrets": "watch/test/win_rate"}
 
 
@@ -24,16 +30,19 @@ class StepLines:
 
     def __init__(self, steps: int, rewarded: bool = True, whole_games: bool = False) -> None:
         """rewarded: whether rewards train, of guesses or whole games; otherwise it has a loss."""
-        reward = {"reward": ("reward/mean" if whole_games else GUESS, 1, 3)}
-        self._columns = reward | _REWARDED if rewarded else _IMITATED
+        self._columns = {**(_REWARDED if rewarded else _IMITATED)}
+        if rewarded and whole_games:
+            self._columns["reward"] = ("reward/mean", 1, 3)
         self._steps, self._lines = steps, 0
+        self._seen: dict[str, list[float]] = {name: [] for name in self._columns}
 
     def format(self, done: int, metrics: Mapping[str, float], left: float) -> list[str]:
         """The line of a step, after a head where one is due. left: seconds of the whole command."""
         step, cells = f"step {done}/{self._steps}", {}
         for name, (metric, scale, digits) in self._columns.items():
-            value = metrics.get(metric, math.nan)
-            cells[name] = "-" if math.isnan(value) else f"{scale * value:.{digits}f}"
+            value = scale * metrics.get(metric, math.nan)
+            cells[name] = "-" if math.isnan(value) else f"{value:.{digits}f}"
+            self._seen[name].append(value)
         cells["left"] = describe_time(left)
         width = 5 + 2 * len(f"{self._steps}/")
         lines = [f"{step:<{width}}" + "".join(f"{cell:>9}" for cell in cells.values())]
@@ -42,7 +51,28 @@ class StepLines:
         if self._lines % _HEAD == 0:
             lines.insert(0, " " * width + "".join(f"{name:>9}" for name in cells))
         self._lines += 1
-        return [*map(dated, lines)]
+        return [*map(dated, lines), *self._compare_halves(done)]
+
+    def _compare_halves(self, done: int) -> list[str]:
+        """What moved between the halves of the steps that this process did, where that is due."""
+        count, half, told = self._lines, self._lines // 2, []
+        if count < _HALVES or (done < self._steps and math.log2(count / _HALVES) % 1):
+            return []
+        for name, sign in _COMPARED.items():
+            seen, form = self._seen.get(name, []), f".{self._columns.get(name, [1])[-1]}f"
+            parts = [[v for v in part if not math.isnan(v)] for part in (seen[:half], seen[-half:])]
+            if min(map(len, parts)) < 2:
+                continue
+            ends = sorted(change_interval(*parts), key=abs)
+            before, after = (format(fmean(part), form) for part in parts)
+            change = "cannot be told yet"
+            if ends[0] * ends[1] > 0:
+                size = " to ".join(format(abs(end), form) for end in ends)
+                change = f"{'better' if sign * sum(ends) > 0 else 'worse'} by {size}"
+            what = "words left after two guesses" if name == "words" else name
+            told.append(f"  {what:<28}{before:>8} -> {after:<8}{change}")
+        steps = f"{done - count + 1} to {done - count + half} against {done - half + 1} to {done}"
+        return told and [bold(f"Does it learn? Steps {steps}, at 99 %:"), *told]
 
 
 def describe_wins(start: Mapping[str, float], now: Mapping[str, float]) -> str:

@@ -15,9 +15,6 @@ class Amount(NamedTuple):
     prompts: int  # each with one answer, of the model or of its teacher
     tokens: int  # of the answers
 
-    def __str__(self) -> str:
-        return f"{self.games:,} games, {self.prompts:,} prompts, {self.tokens:,} answer tokens"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
@@ -47,9 +44,9 @@ class Work:
         least, most = map(describe_time, self.seconds or (0, 0))
         told = f"\nabout {least} to {most} on this machine, if nothing else is running"
         return (
-            f"a step takes at most {self.step}\nthe run: {self.steps:,} steps, {self.validations} "
-            f"validations{' and reports' * bool(self.reported)}: at most {self.run}"
-            f"{told * bool(self.seconds)}"
+            f"the run: {self.steps:,} steps of at most {self.step.games:,} games, with "
+            f"{self.validations} validations{' and reports' * bool(self.reported)} "
+            f"{self.run.games:,}{told * bool(self.seconds)}"
         )
 
 

@@ -3,7 +3,7 @@
   const source = document.getElementById("games-data");
   const form = document.getElementById("games-filter");
   if (source && form) {
-    const { players, games } = JSON.parse(source.textContent);
+    const views = JSON.parse(source.textContent);
     const list = document.getElementById("games-list");
     const count = document.getElementById("games-count");
     const more = document.getElementById("games-more");
@@ -43,7 +43,7 @@
       return box;
     };
 
-    const bars = (player, i) => {
+    const bars = (games) => (player, i) => {
       const box = make("div", "counts");
       box.append(make("p", "", `${player}: games by number of guesses`));
       const ends = games.map((game) => game[i + 1]).filter(Boolean);
@@ -71,6 +71,8 @@
     };
 
     const draw = () => {
+      const { players, games } = views[form.elements["view"].value];
+      document.getElementById("games-bars").replaceChildren(...players.map(bars(games)));
       const wanted = form.elements["result"].value;
       const secret = form.elements["secret"].value.trim().toLowerCase();
       const guess = form.elements["guess"].value.trim().toLowerCase();
@@ -93,7 +95,6 @@
     form.addEventListener("input", () => { shown = PAGE; draw(); });
     form.addEventListener("submit", (event) => event.preventDefault());
     more.addEventListener("click", () => { shown += PAGE; draw(); });
-    document.getElementById("games-bars").append(...players.map(bars));
     document.getElementById("games-tool").hidden = false;
     draw();
   }

@@ -10,6 +10,7 @@ from wordle_rl.algorithms.credit import Scale, group_advantages
 from wordle_rl.algorithms.dr_grpo import DrGrpo
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.rloo import Rloo, leave_one_out
+from wordle_rl.algorithms.turn_sums import TurnSums
 
 EVERY = [Grpo(), DrGrpo(normalizer=1), Rloo()]
 
@@ -41,3 +42,16 @@ def test_rewards_that_differ_by_rounding_give_exact_zeros(scale: Scale) -> None:
     assert not leave_one_out(rewards).any()
     for algorithm in (Grpo(scale=scale), Rloo()):
         assert not np.array(advantages(algorithm, *rewards.reshape(6, 1).tolist(), n=3)).any()
+
+
+def test_sums_of_compared_rewards_pay_for_turns_that_others_do_not_play() -> None:
+    # rewards 1, 2, 6 against 3, 0 against 2: to go 9, 8, 6 and 3, 0 and 2
+    long, middle, short = advantages(
+        TurnSums(scale="none"), [9.0, 8.0, 6.0], [3.0, 0.0], [2.0], n=3
+    )
+    assert long == [(1 - 2) + (2 - 1) + 0, (2 - 1) + 0, 0]  # alone at the end: nothing to compare
+    assert middle == [(3 - 2) + (0 - 1), 0 - 1]
+    assert short == [2 - 2]
+    # by the reward to go the long game is the best of the three at its first turn
+    best, worse, worst = advantages(Grpo(scale="none"), [9.0, 8.0, 6.0], [3.0, 0.0], [2.0], n=3)
+    assert best[0] > worse[0] > worst[0]

@@ -115,6 +115,15 @@ def test_lost_secrets_are_played_again_the_oldest_loss_first(words):
     assert taught.state_dict() == {"_waiting": ["crane"]}
 
 
+def test_secrets_of_middling_success_are_played_again_and_no_others(words):
+    middling = ["curriculum.share=1.0", "curriculum.lost=0.25", "curriculum.most_lost=0.75"]
+    taught, _ = curriculum(words, "curriculum=replay", *middling)
+    taught.observe(games(dict(zip([*WORDS, "bamel"], (0.0, 0.25, 0.5, 0.75, 1.0), strict=True))))
+    assert taught.plan().replayed == ("slate", "moist", "lucky")
+    taught.observe(games({"slate": 0.0, "moist": 1.0, "lucky": 0.5}))
+    assert taught.plan().replayed == ("lucky",)
+
+
 MOVING: dict[str, list[str]] = {  # those that change within a few steps, and what makes them do so
     "phases": [],
     "linear": [],

@@ -21,8 +21,9 @@ class Replay(Curriculum):
     needs_whole_games, kept = True, ("_waiting",)
     groups: int  # of a step
     share: Annotated[float, Within(0, 1, "(]")] = 0.25  # of a step's groups, at most
-    # A secret is replayed when at least this share of its games was lost.
+    # A secret is replayed when at least this share of its games was lost, and at most this one.
     lost: Annotated[float, Within(0, 1, "(]")] = 0.5
+    most_lost: Annotated[float, Within(0, 1, "(]")] = 1.0
     capacity: Annotated[int, Within(1, 1_000_000)] = 512
 
     def __post_init__(self) -> None:
@@ -49,7 +50,8 @@ class Replay(Curriculum):
         self._waiting = [*kept, *lost][-self.capacity :]
 
     def _is_lost(self, games: Sequence[Game]) -> bool:
-        return sum(game.lost for game in games) >= self.lost * len(games)
+        share = sum(game.lost for game in games) / len(games)
+        return self.lost <= share <= self.most_lost
 
     def metrics(self) -> dict[str, float]:
         return {"waiting": float(len(self._waiting))}

@@ -3,6 +3,7 @@
 The environment is set while this file loads, before any test module imports a library.
 """
 
+import copy
 import functools
 import gc
 import importlib.util
@@ -16,12 +17,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hydra.core.plugins import Plugins
+from hydra.plugins.config_source import ConfigSource
 
 from wordle_rl.commands import build, eval_players
 from wordle_rl.commands import train as train_command
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.runs.errors import whole_command
+from wordle_rl.runs.paths import CONF
 from wordle_rl.words import splits as word_splits
 from wordle_rl.words.lists import WordLists, load_words
 
@@ -32,6 +36,21 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["MPLBACKEND"] = "Agg"
 # Looking for garbage after every 700 new objects takes 6 % of all time, and finds little.
 gc.set_threshold(100_000, 50, 100)
+
+_FILES: Any = next(s for s in Plugins.instance().discover(ConfigSource) if s.scheme() == "file")
+_read_anew, _READ = _FILES.load_config, {}
+
+
+def _read_once(source: Any, config_path: str) -> Any:
+    """A file of conf/, which Hydra otherwise reads in each of hundreds of compositions."""
+    if Path(source.path) != CONF:
+        return _read_anew(source, config_path)
+    if config_path not in _READ:
+        _READ[config_path] = _read_anew(source, config_path)
+    return copy.deepcopy(_READ[config_path])
+
+
+_FILES.load_config = _read_once
 
 
 def pytest_pycollect_makemodule(module_path: Path) -> None:

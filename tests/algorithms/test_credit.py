@@ -29,9 +29,20 @@ def test_equal_rewards_give_exact_zeros(algorithm: Any) -> None:  # row 10
     assert advantages(algorithm, [0.1], [0.1], [0.1], n=1) == [[0.0]] * 3
 
 
-def test_a_rollout_whose_advantages_add_up_to_nothing_teaches() -> None:  # row 26
-    told = outcomes_by_turn([[1.0, 0.0], [0.0, 1.0]], [0, 0])
-    assert DrGrpo(normalizer=1).advantages(told).teaches.all()
+@pytest.mark.parametrize("scale", ["std", "none"])
+def test_a_group_of_one_is_refused(scale: Scale) -> None:  # row 10
+    for refuse in (
+        lambda: Grpo(scale=scale).check(1),
+        lambda: group_advantages(np.zeros((4, 1)), scale),
+    ):
+        with pytest.raises(ValueError, match="num_generations must be 2 or more"):
+            refuse()
+    Grpo(scale=scale).check(2)
+
+
+@pytest.mark.parametrize("to_go", [[[1.0], [-1.0]], [[1.0, 0.0], [0.0, 1.0]]])
+def test_rewards_or_advantages_that_add_up_to_nothing_teach(to_go) -> None:  # row 26
+    assert DrGrpo(normalizer=1).advantages(outcomes_by_turn(to_go, [0, 0])).teaches.all()
 
 
 @pytest.mark.parametrize("scale", ["none", "std"])

@@ -27,6 +27,9 @@ def test_advantages_are_log_ratios_whose_mean_gradient_is_that_of_the_reverse_kl
     # log 0.4, log 2/3 and log 3, then with half the rewards' advantages.
     assert -loss(np, *given) == pytest.approx([-0.9162907, -0.4054651, 1.0986123])
     assert -loss(np, *given, 0.5) == pytest.approx([0.0837093, -0.9054651, 1.0986123])
+    # Where the policy has moved, it is still what the drawn token was worth before.
+    moved = loss(np, given[0] + 0.1, *given[1:])
+    assert -moved == pytest.approx(np.exp(0.1) * np.log(reference / policy))
     _, slope = backend.value_and_slope(loss, *given)
     # The mean over all tokens, by their logits, against the derivative of sum p log p/q by hand.
     estimated, gap = (policy * slope) @ (np.eye(3) - policy), np.log(policy / reference)

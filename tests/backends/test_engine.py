@@ -118,7 +118,7 @@ def test_answers_do_not_depend_on_what_else_is_asked(models):
     engine = models.engine()
     draw = random.Random(3)
     talks: list[list[int]] = [[3, 1, 4], [3, 1, 4, 1, 5], [9]]
-    for call in range(12):
+    for call in range(8):
         asked = [draw.choice(talks)[:] for _ in range(draw.randint(1, 5))]
         if draw.random() < 0.3:  # something else that begins like a conversation
             asked[0] = [*asked[0][: draw.randint(0, len(asked[0]))], 7, 2]

@@ -61,7 +61,6 @@ def cut(path: Path) -> None:
 
 MODEL, OPTIMIZER = "model/model.safetensors", "optimizer.safetensors"
 GARBAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "weights: text": (MODEL, lambda p: p.write_text("garbage")),
     "weights: torn": (MODEL, cut),
     "weights: others": (MODEL, lambda p: save_file({"a": torch.zeros(3)}, p)),
     "optimiser: code": (OPTIMIZER, lambda p: torch.save(Evil(p.with_name("made")), p)),

@@ -8,25 +8,9 @@ import pytest
 import torch
 
 from tests.helpers.backends import Backend, torch_backend
-from tests.helpers.tiny import (
-    batch_of,
-    full_forward,
-    full_logprobs,
-    gemma,
-    gradients,
-    lora_of,
-    plain_copy,
-    policy_of,
-    qwen,
-)
+from tests.helpers.tiny import batch_of, full_forward, gemma, lora_of, plain_copy, qwen
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.sft import Sft
-from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.policy.batch import Batch
-from wordle_rl.policy.engine import Completion
-from wordle_rl.policy.sampling import Sampling, uniforms
-from wordle_rl.rollouts.talk import Talk
-from wordle_rl.training.update import pad
 
 # Three conversations of unequal length; 1 marks sampled tokens, two answers in the first two.
 ROWS = [
@@ -161,110 +145,3 @@ def test_clipping_scales_the_gradient_down_to_the_largest_norm_allowed(backend):
     assert_close(clipped, {name: g * (0.01 / norm) for name, g in free.items()})
     metrics = backend.policy_of(qwen(), clip_grad_norm=0.01).update(batch, Grpo(beta=0.0))
     assert metrics["grad_norm"] == pytest.approx(norm, rel=1e-5)  # as it was before clipping
-
-
-# -- the estimator --------------------------------------------------------------------------------
-
-SECRET = 1  # the three words are the ids 0, 1, 2; feedback is 1 for the secret, else 2
-REWARDS = np.array([[0.2, 1.0, -0.5], [2.0, 1.7, 1.1], [0.0, 0.6, 0.3]])  # by both guesses
-
-
-def test_the_estimator_averages_to_the_exact_policy_gradient_of_a_three_word_game():  # row 31
-    """Enumerates all nine games of two guesses.
-
-    The group's mean holds each rollout's own reward, which shrinks the expected gradient to
-    1 - 1/N of the exact one; every game has two tokens, so the division by length is by two.
-    """
-    groups, n, batches = 400, 3, 4
-    model = qwen(3, factor=3.0)
-    plain = plain_copy(model)
-    policy = policy_of(model, temperature=0.9)
-    sums: dict[str, torch.Tensor] = {}
-    squares: dict[str, torch.Tensor] = {}
-    slopes = game_slopes(plain, 0.9)
-    for step in range(batches):
-        guesses, batch = sampled_games(policy, groups, n, step, 0.9)
-        for name, gradient in gradients(policy, batch, Grpo(beta=0.0, scale="none")).items():
-            sums[name] = sums.get(name, torch.zeros_like(gradient)) - gradient / batches
-        # What each group adds, for the standard error alone.
-        rewards = REWARDS[guesses[..., 0], guesses[..., 1]]
-        centred = rewards - rewards.mean(1, keepdims=True)
-        share = np.zeros((groups, 9))
-        np.add.at(
-            share, (np.arange(groups)[:, None], guesses[..., 0] * 3 + guesses[..., 1]), centred
-        )
-        for name, slope in slopes.items():
-            parts = torch.from_numpy(share / (2 * n)).float() @ slope.reshape(9, -1)
-            squares[name] = squares.get(name, torch.zeros(1)) + parts.var(0) / groups / batches**2
-
-    probabilities = game_probabilities(plain, 0.9)
-    errors = []
-    for name, found in sums.items():
-        exact = (probabilities * REWARDS.ravel()) @ slopes[name].reshape(9, -1).double().numpy()
-        deviation = found.numpy().ravel() - (1 - 1 / n) / 2 * exact
-        error = squares[name].sqrt().numpy()
-        errors.append((deviation / np.maximum(error, 1e-9))[error > 1e-7])
-    z = np.concatenate(errors)
-    assert len(z) > 5000
-    # Few directions are independent; the root mean square is about 1, and none is far out.
-    assert 0.1 < np.sqrt(np.mean(z**2)) < 2.0
-    assert np.abs(z).max() < 4.5
-
-
-def feedback_of(guess: int) -> int:
-    return 1 if guess == SECRET else 2
-
-
-def game_ids(first: int, second: int) -> list[int]:
-    return [0, first, feedback_of(first), second]
-
-
-def game_probabilities(plain: Any, temperature: float) -> np.ndarray:
-    """[9] probability of each game, from plain forward passes."""
-    games = [full_logprobs(plain, game_ids(a, b), temperature=temperature)
-             for a in range(3) for b in range(3)]  # fmt: skip
-    probabilities = np.exp([game[1] + game[3] for game in games])
-    assert probabilities.sum() == pytest.approx(1.0)
-    return probabilities
-
-
-def game_slopes(plain: Any, temperature: float) -> dict[str, torch.Tensor]:
-    """[9, ...] gradient of the log-probability of each game, by parameter."""
-    slopes: dict[str, list[torch.Tensor]] = {}
-    for first in range(3):
-        for second in range(3):
-            plain.zero_grad()
-            logprobs = full_forward(plain, game_ids(first, second), temperature=temperature)
-            (logprobs[1] + logprobs[3]).backward()
-            for name, parameter in plain.named_parameters():
-                assert parameter.grad is not None
-                slopes.setdefault(name, []).append(parameter.grad.clone())
-    return {name: torch.stack(parts) for name, parts in slopes.items()}
-
-
-def sampled_games(
-    policy: TorchPolicy, groups: int, n: int, step: int, temperature: float
-) -> tuple[np.ndarray, Batch]:
-    """Games drawn by the engine and made into a batch as the training step does: [G, N, 2]."""
-    engine, sampling = policy.engine(), Sampling(temperature=temperature, max_tokens=1)
-    talks = [Talk() for _ in range(groups * n)]
-    guesses = np.zeros((groups * n, 2), int)
-    for turn in range(2):
-        for talk, first in zip(talks, guesses[:, 0].tolist(), strict=True):
-            talk.hear([feedback_of(first)] if turn else [0], turn)
-        numbers = uniforms(seed=0, step=step, rollouts=np.arange(len(talks)), turn=turn, tokens=1)
-        drawn: list[Completion] = engine.complete([talk.ids for talk in talks], sampling, numbers)
-        for talk, answer in zip(talks, drawn, strict=True):
-            talk.answer(answer.ids, turn, answer.logprobs)
-        guesses[:, turn] = [c.ids[0] for c in drawn]
-    guesses = guesses.reshape(groups, n, 2)
-    algorithm = Grpo(beta=0.0, scale="none")
-    advantages = algorithm.compare(REWARDS[guesses[..., 0], guesses[..., 1]]).ravel()
-    lengths = np.array([sum(s.trained) for s in talks])
-    ones = np.ones(len(lengths), bool)
-    weights = algorithm.weights(lengths, ones, np.arange(len(lengths)))
-    values = {
-        name: [[v * t for t in s.trained] for v, s in zip(numbers_of, talks, strict=True)]
-        for name, numbers_of in (("advantages", advantages), ("weights", weights))
-    }
-    return guesses, pad(talks, 0, values)

@@ -16,9 +16,9 @@ from wordle_rl.runs.paths import ROOT
 SMALL_RUN = (
     "experiment=none model=untrained model.shape='{hidden_size: 32, layers: 2, heads: 4, "
     "kv_heads: 2, intermediate_size: 64}' algorithm=sft num_generations=1 words.test=6 words.val=6 "
-    "rollout.groups=4 backend.precision=fp32 backend.accelerator=cpu backend.threads=1 logger=none "
-    "trainer.report=false trainer.show_games=0 trainer.validate_every=9 trainer.checkpoint_every=1 "
-    "trainer.steps=2 name=small"
+    "rules.max_turns=3 rollout.groups=4 backend.precision=fp32 backend.accelerator=cpu "
+    "backend.threads=1 logger=none trainer.report=false trainer.show_games=0 trainer.steps=2 "
+    "trainer.validate_every=9 trainer.checkpoint_every=1 name=small"
 )
 
 

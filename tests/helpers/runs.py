@@ -20,6 +20,7 @@ from wordle_rl.runs.checkpoints import CheckpointStore, step_of
 
 SMALL = [
     "experiment=none", "words.test=6", "words.val=6", "rollout.groups=4", "num_generations=2",
+    "rules.max_turns=3",  # an untrained model loses, so each game has them all
     # An untrained model makes no guesses, but its answers differ in length.
     "reward=phase2_brief", "reward.lawful=false", "reward.components.brevity.free=0",
     "reward.components.brevity.per=8", "rollout.credit=game", "rollout.discount=1",

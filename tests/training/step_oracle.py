@@ -83,6 +83,7 @@ class Oracle:
         self.ref = read_all(played.reference, self.rows, "now")
         self.values = None if start.head is None else read_all(start, self.rows, "values")
         self.met: set[str] = set()  # cases of the losses
+        self.clipped: list[Tensor] = []  # of the last loss: which tokens lost their gradient
         rewards = [self._rewards(i) for i in range(len(self.rollouts))]
         outcomes = StepOutcomes(
             groups=self.groups,
@@ -97,6 +98,7 @@ class Oracle:
             discount=discount,
         )
         self.found = self.algorithm.advantages(outcomes)
+        self.letters = played.letters
 
     def _rewards(self, i: int) -> np.ndarray:
         """[K] the reward of each turn, with penalties."""
@@ -128,7 +130,12 @@ class Oracle:
 
     def advantage(self, row: Row) -> np.ndarray:
         """[T]"""
-        return np.where(row.trained, self.found.per_turn[row.rollout][np.array(row.turn)], 0.0)
+        found = np.where(row.trained, self.found.per_turn[row.rollout][np.array(row.turn)], 0.0)
+        if self.letters:
+            for t in np.flatnonzero(row.trained):
+                found[t] += (of_letter := self.letters[row.rollout][row.turn[t]][row.place[t]])
+                self.met |= {"a letter counts"} if of_letter else set()
+        return found
 
     @property
     def teaches(self) -> np.ndarray:
@@ -192,7 +199,7 @@ class Oracle:
 
     def loss(self, moment: Moment, rows: list[tuple[Row, dict[str, np.ndarray]]]) -> torch.Tensor:
         """The loss of one update, with the gradient by the weights before it."""
-        tokens = []
+        tokens, self.clipped = [], []
         for row, given in rows:
             now = {name: values[row.trained] for name, values in read(moment, row).items()}
             fed = {name: torch.from_numpy(values.astype(float)) for name, values in given.items()}
@@ -205,7 +212,9 @@ class Oracle:
             return -torch.stack([(t.weights * t.advantages * t.now).sum() for t in tokens]).sum()
         parts = []
         for _, mine in groupby(tokens, lambda one: one.rollout):
-            parts += policy_gradient_loss(algorithm, [*mine], self.name == "gspo", self.met)
+            parts += policy_gradient_loss(
+                algorithm, [*mine], self.name == "gspo", self.met, self.clipped
+            )
         if self.values is not None:
             scale = float(np.concatenate(self.found.targets).std())
             parts += [
@@ -246,7 +255,7 @@ class Tokens:
 
 
 def policy_gradient_loss(
-    algorithm: Any, rows: list[Tokens], one_ratio: bool, met: set[str]
+    algorithm: Any, rows: list[Tokens], one_ratio: bool, met: set[str], clipped: list[Tensor]
 ) -> list[Tensor]:
     """Of the rows of one rollout. one_ratio: for the whole rollout (GSPO-token, eq. 13 and 14)."""
     moved = torch.cat([t.now - t.old_logprobs for t in rows])
@@ -259,6 +268,7 @@ def policy_gradient_loss(
         above = (t.advantages > 0) & (ratio > 1 + algorithm.clip_high)
         below = (t.advantages < 0) & (ratio < 1 - algorithm.clip_low)
         met |= {name for name, where in (("above", above), ("below", below)) if where.any()}
+        clipped.append((above | below).double())
         ratio = torch.where(above, 1 + algorithm.clip_high, ratio)
         loss = -torch.where(below, 1 - algorithm.clip_low, ratio) * t.advantages
         if algorithm.cap is not None:

@@ -95,7 +95,8 @@ class Killed(BaseException):
 
 
 def test_a_run_out_of_patience_is_finished_early_and_so_is_one_that_was_killed(tmp_path, root):
-    given = [*settings(tmp_path, "dpo"), "trainer.validate_every=1"]
+    given = [*settings(tmp_path, "dpo"), "trainer.validate_every=1", "rules.max_turns=6"]
+    given += ["sampling.max_tokens=12"]
     rows = metrics_of(run(root, *given)[1])
     ranks = [rank_validation(row) for row in rows]
     worse = [step for step in range(1, 7) if ranks[step] <= max(ranks[:step])]

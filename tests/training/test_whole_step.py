@@ -41,7 +41,9 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "grpo by turn, kl in the reward": (
         Grpo(beta=0.4, kl="reward", epochs=2), {**BY_TURN, "history": HISTORY},
     ),
-    "grpo by turn": (Grpo(beta=0.0, epochs=2), BY_TURN),
+    "grpo by turn and letter": (
+        Grpo(beta=0.0, epochs=2), {**BY_TURN, "letter_weight": 0.5, "knowledge": KNOWLEDGE},
+    ),
     "dr_grpo by game, two minibatches": (DrGrpo(budget=24, minibatches=2), {"form": "fresh"}),
     "dr_grpo by turn, entropy": (DrGrpo(budget=24, entropy=0.2), BY_TURN),
     "dapo by game, punished": (Dapo(resample=1, epochs=2), {}),
@@ -65,6 +67,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
 
 # Cases of a loss that some test must meet.
 NEEDED = {
+    "grpo by turn and letter": {"a letter counts"},
     "gspo by game": {"several sequences", "above", "below"},
     "rloo by game, importance": {"importance below 1", "importance capped"},
     "ppo by game": {"value held"},
@@ -72,7 +75,7 @@ NEEDED = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_step_does_what_its_games_and_rewards_ask_for(case: str) -> None:
+def test_a_step_does_what_its_games_and_rewards_ask_for(case: str) -> None:  # rows 14 and 15
     played = play(*CASES[case])
     oracle, result = Oracle(played), played.result
     for ours, theirs in zip(oracle.found.per_turn, result.advantages, strict=True):
@@ -89,6 +92,9 @@ def test_a_step_does_what_its_games_and_rewards_ask_for(case: str) -> None:
         loss = oracle.loss(played.moments[n], rows)
         assert played.metrics[n]["loss"] == pytest.approx(loss.item(), rel=1e-4, abs=1e-5)
         assert_same_gradient(played.gradients[n], loss, played.moments[n].weights)
+        if oracle.clipped:
+            share = torch.cat(oracle.clipped).mean().item()
+            assert played.metrics[n]["policy/clipped"] == pytest.approx(share)
     assert oracle.met >= NEEDED.get(case, set())
     assert_groups_are_counted(oracle, result)
     for name in {"policy/ratio_gap", "policy/largest_sampler_gap"} & {*result.metrics}:  # row 3
@@ -99,7 +105,7 @@ def test_a_step_does_what_its_games_and_rewards_ask_for(case: str) -> None:
     spread, mean = logged.pop("reward/std"), logged.pop("reward/mean")
     assert sum(logged.values()) == pytest.approx(mean) and spread > 0  # row 20
     charged = oracle.name == "ppo" or "kl in the reward" in case or "punished" in case
-    if not charged and oracle.name != "sft":
+    if not (charged or oracle.letters or oracle.name == "sft"):
         assert not oracle.teaches.all(), "some rollout must teach nothing"
     if case == "dapo by turn, filtered":
         assert result.metrics["groups/resampled"] > 0 < result.metrics["groups/skipped"]

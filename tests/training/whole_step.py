@@ -24,6 +24,7 @@ from wordle_rl.policy.engine import Completion
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.rewards.scoring import GameReward, RewardSet
+from wordle_rl.training.advantages import letter_advantages
 from wordle_rl.training.step import StepResult, train_step
 
 TEMPERATURE, MAX_TOKENS, SEED = 0.8, 8, 5
@@ -93,6 +94,7 @@ class Played:
     unpaid: tuple[str, ...]
     reference: Moment
     result: StepResult
+    letters: list[list[np.ndarray]]  # of each token of each answer, its advantage by letters
     # Of each update: the weights before it, what it was fed, its metrics, and its gradient.
     moments: list[Moment]
     batches: list[Batch]
@@ -141,6 +143,8 @@ def play(algorithm: Any, fields: dict[str, Any]) -> Played:
         components=paid.components, weights=paid.weights, lawful=False, unpaid=unpaid
     )
     result = train_step(step_of(policy, replace(recipe, rewards=rewards), 0))
+    by_letter = recipe.rollout.letter_weight > 0
+    letters = letter_advantages(result.rollouts, recipe, tokenizer) if by_letter else []
     return Played(
-        algorithm, fields, unpaid, reference, result, moments, batches, metrics, gradients
+        algorithm, fields, unpaid, reference, result, letters, moments, batches, metrics, gradients
     )

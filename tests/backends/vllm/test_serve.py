@@ -181,7 +181,6 @@ def test_a_folder_that_cannot_be_written_is_one_line(policy, setup, start, tmp_p
     ("overrides", "said"),
     [
         (["model.lora=null"], "rollout.engine=vllm needs an adapter"),
-        (["backend=mlx"], "rollout.engine=vllm needs backend=lightning, not mlx"),
         (["backend.devices=2"], "rollout.engine=vllm trains in one process"),
         (["sampling.beams=4"], "sampling.beams must be 1 with rollout.engine=vllm"),
         (["vllm.urls=[]"], "vllm.urls must name servers"),

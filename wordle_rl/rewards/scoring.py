@@ -216,7 +216,9 @@ class RewardSet:
             raise RewardFailed(f"reward {name} raised {type(error).__name__}: {error}") from error
         value = float(found) if isinstance(found, Real) else math.nan
         if not low <= value <= high:
-            raise RewardFailed(f"reward {name} gave {found!r}, no number from {low:g} to {high:g}")
+            raise RewardFailed(
+                f"reward {name} gave {found!r}, no number from {low:g} to {high:g}, its range"
+            )
         return min(value, NOT_IN_LIST) if law_1 else value
 
     def _correct(

@@ -45,10 +45,10 @@ def test_a_reward_and_a_player_outside_the_package_are_used_by_those_who_name_th
 def test_the_line_of_choices_names_what_a_model_outside_the_package_brings(tmp_path) -> None:
     os.environ["WORDLE_RL_CONFIG_DIR"] = str(tmp_path)
     (tmp_path / "model").mkdir()
-    own = "defaults: [pretrained, /x@_here_, _self_]\npath: some/where\nmax_tokens: 9\n"
+    own = "defaults: [pretrained, /x@_here_, _self_]\npath: some/where\nlora: {rank: 3}\n"
     (tmp_path / "model" / "own.yaml").write_text(own)
     line = describe_choices({"choices": {"model": "own"}, "typed": []})
-    assert "model=own brings prompt=state" in line and "model.max_tokens=9 " in line
+    assert "model=own brings prompt=state" in line and "model.lora.rank=3 " in line
 
 
 def test_an_algorithm_outside_the_package_may_compare_guesses_on_the_same_board() -> None:

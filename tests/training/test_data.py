@@ -16,7 +16,7 @@ from tests.helpers.runs import metrics_of, run
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import Clue, feedback_code
 from wordle_rl.rollouts.given import GivenState
-from wordle_rl.training.lineage import is_clean, stages_of
+from wordle_rl.training.lineage import describe_secrets, is_clean, stages_of
 from wordle_rl.training.secrets import group_states
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -107,7 +107,8 @@ def test_games_begin_in_the_states_of_the_rows_and_the_lineage_says_so(
     assert stage["data"]["secrets"].split() == sorted(list(guesses)[:8]) and stage["secrets"] == 8
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["data"] == stage["data"]
-    assert "(states.jsonl: 8 secrets). No test secret was ever the secret" in told
+    assert describe_secrets(stage) == "states.jsonl: 8 secrets"
+    assert "No test secret was ever the secret" in told
 
 
 def test_a_run_whose_file_has_changed_does_not_resume(tmp_path, root, refused):
@@ -138,9 +139,9 @@ def test_a_model_that_may_know_held_out_secrets_does_not_start_a_clean_run(
     told = capsys.readouterr().out
     assert ("No test secret was ever the secret of a training game." in told) is clean
     assert ("could have validation or test secrets" in told) is not clean
-    if kind == "unknown":
-        assert "(answers.jsonl: 1 secrets, and 1 rows without a secret)" in told
     [stage] = stages_of(folder / "model")
+    unknown = ", and 1 rows without a secret" if kind == "unknown" else ""
+    assert describe_secrets(stage).endswith(f" secrets{unknown}")
     setup = build_experiment(resolve(composed("words.test=6", "words.val=6")))
     assert is_clean(stage, setup.words, setup.splits) is clean
     start = f"init_from={folder} init_checkpoint=last words.test=6 words.val=6 trainer.steps=1"

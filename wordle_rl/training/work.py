@@ -44,9 +44,9 @@ class Work:
         least, most = map(describe_time, self.seconds or (0, 0))
         told = f"\nabout {least} to {most} on this machine, if nothing else is running"
         return (
-            f"the run: {self.steps:,} steps of at most {self.step.games:,} games, with "
-            f"{self.validations} validations{' and reports' * bool(self.reported)} "
-            f"{self.run.games:,}{told * bool(self.seconds)}"
+            f"the run: {self.steps:,} steps of at most {self.step.games:,} games; "
+            f"{self.run.games:,} games in all, with {self.validations} validations"
+            f"{' and reports' * bool(self.reported)}{told * bool(self.seconds)}"
         )
 
 

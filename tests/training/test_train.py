@@ -184,7 +184,7 @@ def test_the_page_of_metrics_explains_every_metric_and_tensorboard_shows_the_sam
     events, rows = EventAccumulator(str(folder)).Reload(), metrics_of(folder)
     tags, moves = events.Tags(), {k for k in logged if len({r[k] for r in rows if k in r}) > 1}
     assert min(tags["scalars"]).startswith("0_wins/") and "0_wins/val/win_rate" in tags["scalars"]
-    shown = {tag for tag in tags["scalars"] if "win_rate" not in tag}
+    shown = {tag.removeprefix("0_wins/") for tag in tags["scalars"] if "win_rate" not in tag}
     assert shown - {"reward/guess"} == {name for name in moves if "win_rate" not in name}
     [config] = events.Tensors("config/text_summary")
     text = config.tensor_proto.string_val[0].decode().splitlines()
@@ -236,3 +236,17 @@ def test_weights_and_biases_get_all_games_of_a_validation_as_a_table(monkeypatch
     [(step, _, heads, rows)] = kept
     shown = dict(zip(heads, rows[5], strict=True))
     assert (step, len(rows), shown["guesses"]) == (7, 6, "[None, 'crane']") and not shown["won"]
+
+
+def test_tensorboard_begins_with_words_left_and_wins(tmp_path):
+    from lightning.pytorch.loggers import TensorBoardLogger
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    writer = TensorBoardLogger(tmp_path, name="", version="")
+    reporter = loggers.LightningReporter([writer])
+    names = ["skill/turn_2/expected_remaining", "val/win_rate", "loss", "games_per_second"]
+    for step in (1, 2):
+        reporter.metrics({name: float(step) for name in names}, step)
+    writer.finalize("success")
+    found = sorted(EventAccumulator(str(tmp_path)).Reload().Tags()["scalars"])
+    assert found[:2] == [f"0_wins/{name}" for name in names[:2]] and len(found) == 4

@@ -16,7 +16,8 @@ from wordle_rl.runs.files import plain
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training.experiment import LoggerSettings
 
-_FIRST = "0_wins/"  # before the names of wins in TensorBoard, which sorts groups of curves by name
+_FIRST = "0_wins/"  # before what shows learning in TensorBoard, which sorts groups by name
+_WORDS = "skill/turn_2/expected_remaining"  # moves before wins do, and so leads as on the terminal
 # Metrics beside the settings in TensorBoard's HPARAMS.
 _SHOWN = (f"{_FIRST}val/win_rate", f"{_FIRST}train/win_rate", "val/mean_guesses_with_losses")
 
@@ -41,7 +42,7 @@ class LightningReporter:
                 lines = "\n".join(f"{k}={v}" for k, v in flatten(self._config or {}).items())
                 logger.experiment.add_text("config", f"```\n{lines}\n```", step)
             for name, value, at in moving:
-                tag = f"{_FIRST}{name}" if "win_rate" in name else name
+                tag = f"{_FIRST}{name}" if "win_rate" in name or name == _WORDS else name
                 logger.log_metrics({tag: value}, step=at)
 
     def _find_moving(self, values: dict[str, float], step: int) -> list[tuple[str, float, int]]:

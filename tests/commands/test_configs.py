@@ -147,6 +147,11 @@ def test_the_line_of_choices_names_what_the_model_brought_and_what_the_user_chos
     typed = ("model=qwen3b", "optim=muon")
     assert "; model=qwen3b brings prompt=state reward=phase2 model." in line("qwen3b", *typed)
     assert line("qwen3b", *typed).endswith("; you chose model=qwen3b optim=muon")
+    brought = [
+        "reward=phase2",
+        "reward.components.win.weight=3.0",
+    ]  # as an experiment's is put back
+    assert line("qwen3b", *brought).endswith("; you chose reward=phase2")
     assert "optim=adamw" not in line("qwen3b", *typed)
     assert "prompt=state" not in line("smollm2", "experiment=imitate")
     begun = line("mini", "init_from=latest", "reward=phase2", init_from={"run": "outputs/one"})

@@ -1,4 +1,4 @@
-"""Sums of normalised later rewards, a biased credit by turn that the study `credit` measures."""
+"""A biased credit by turn, whose cost the study `credit` measures: normalised rewards, summed."""
 
 from dataclasses import dataclass, replace
 
@@ -12,8 +12,9 @@ from wordle_rl.algorithms.grpo import Grpo
 class TurnSums(Grpo):
     """As grpo, but each turn's own reward is compared, and a turn gets the sum from it on.
 
-    How many means a game loses depends on the turn it ends on, so on its guesses: the gradient is
-    biased (https://github.com/verl-project/verl/issues/7244). For credit by turn with discount 1.
+    Each turn takes off one mean, and a game's guesses decide how many turns it has, so the gradient
+    is biased (https://github.com/verl-project/verl/issues/7244). Needs rollout.credit=turn and
+    rollout.discount=1.
     """
 
     def advantages(self, outcomes: StepOutcomes) -> Advantages:

@@ -228,7 +228,11 @@ def describe_choices(manifest: Mapping[str, Any]) -> str:
             shown = [f"{k}={v}" for k, v in own.items() if "." not in k or k in _TOLD]
             shown += [f"and {len(own) - len(shown)} more"] * (len(own) > len(shown))
             told += [f"{group}={chosen[group]} brings {' '.join(shown)}"] * bool(shown)
-    mine = " ".join(o for o in typed if o.partition("=")[0] not in _PLACES)
+    # An option that was typed brought settings of its own, which nobody typed.
+    files = (CONF / key / f"{name}.yaml" for key, _, name in (o.partition("=") for o in typed))
+    options = [read_option(file) for file in files if file.is_file()]
+    own = {f"{k}={v}" for option in options for k, v in option.settings.items()}
+    mine = " ".join(o for o in typed if o not in own and o.partition("=")[0] not in _PLACES)
     return "; ".join([*told, *[f"you chose {mine}"] * bool(mine)])
 
 

@@ -45,7 +45,7 @@ class Work:
         told = f"\nabout {least} to {most} on this machine, if nothing else is running"
         return (
             f"the run: {self.steps:,} steps of at most {self.step.games:,} games; "
-            f"{self.run.games:,} games in all, with {self.validations} validations"
+            f"at most {self.run.games:,} in all, with {self.validations} validations"
             f"{' and reports' * bool(self.reported)}{told * bool(self.seconds)}"
         )
 

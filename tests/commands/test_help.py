@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from wordle_rl.commands.help import format_group, format_help, read_comments
 from wordle_rl.runs.config import compose_config
-from wordle_rl.runs.paths import CONF, ROOT
+from wordle_rl.runs.paths import CONF, CONFIG_DIR, ROOT
 
 
 def page(name: str, *overrides: str) -> str:
@@ -52,6 +52,11 @@ def test_the_page_says_what_the_chosen_model_and_experiment_bring():
     text = " ".join(page("config", "model=qwen3b", "experiment=reinforce").split())
     assert re.search(r"\* brings prompt=state reward=phase2 .*trainer.steps=100", text)
     assert re.search(r"\* brings prompt=spelled .*rollout=best_of .*rollout.groups=24", text)
+
+
+def test_options_in_a_folder_of_ones_own_stand_behind_the_projects(monkeypatch):
+    monkeypatch.setenv(CONFIG_DIR, str(ROOT / "examples" / "own_parts"))
+    assert re.search(r"reward= +\*information_allowed, .* win_only, vowel\n", page("config"))
 
 
 FILE = """\

@@ -134,8 +134,9 @@ def test_neither_watched_secrets_nor_a_slow_machine_change_anything_else(
 
 
 def test_the_last_of_every_so_many_steps_plays_without_the_grammar(tmp_path) -> None:
-    given = [*REINFORCED, "sampling.grammar=words", "sampling.repeats=false", "rollout.free_every=2"]
-    played = metrics_of(run(tmp_path, *given, "trainer.steps=4", "trainer.report=false")[1])
+    given = ["sampling.grammar=words", "sampling.repeats=false", "trainer.report=false"]
+    given += ["rollout.free_every=2", "trainer.steps=4"]
+    played = metrics_of(run(tmp_path, *REINFORCED, *given)[1])
     assert [step["train/format"] == 1.0 for step in played[1:]] == [True, False, True, False]
 
 

@@ -3,6 +3,7 @@
 A setting is explained by the comment behind it, or else by the comment lines right above it.
 """
 
+import os
 import re
 import shutil
 import textwrap
@@ -16,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from wordle_rl.runs.config import flatten, read_option
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import CONF, EVAL, TRAIN
+from wordle_rl.runs.paths import CONF, CONFIG_DIR, EVAL, TRAIN
 
 STUDY = CONF / "hydra" / "sweeper" / "study.yaml"  # the settings of a study
 _WIDTH = 100  # columns at most
@@ -80,9 +81,12 @@ def format_group(name: str, group: str, cfg: DictConfig) -> str:
 
 
 def list_options(group: str) -> list[Path]:
-    """The files of a group: the one that config.yaml chooses, then by the alphabet."""
+    """The files of a group: the one that config.yaml chooses, the rest by name, own ones last."""
     default = read_defaults(CONF / "config.yaml").get(group, ("", ""))[0]
-    return sorted((CONF / group).glob("*.yaml"), key=lambda file: (file.stem != default, file))
+    own = Path(os.environ.get(CONFIG_DIR, CONF))
+    files = {*(CONF / group).glob("*.yaml"), *(own / group).glob("*.yaml")}
+    order = {file: (file.parents[1] != CONF, file.stem != default, file) for file in files}
+    return sorted(files, key=order.__getitem__)
 
 
 def read_defaults(file: Path) -> dict[str, tuple[str, str]]:
@@ -140,7 +144,7 @@ def _collect_comments(
     found, others = [read_comments(file), read_comments(CONF / "game.yaml")], []
     for group in groups:
         for path in list_options(group):
-            comments = read_comments(path)
+            comments = read_comments(path, path.parents[1])
             if path.stem == chosen.get(group):
                 found.append(comments)
             else:

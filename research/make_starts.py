@@ -3,8 +3,8 @@
 They are written to outputs/starts/. For `starts` the embedded model mini imitates on:
 random_consistent by Muon to four depths, three of them one after the other; random_consistent by
 AdamW; and entropy by Muon. The loss is the cross-entropy to every guess that the player might have
-made, which for entropy is one. For `teachers` mini is trained by GRPO. Some five minutes on one
-idle core.
+made, which for entropy is one. For `teachers` mini is trained by GRPO, and so is lexicon, as
+experiment=clean does. Some five minutes on one idle core, and sixteen for the last.
 """
 
 import shutil
@@ -27,6 +27,10 @@ TAUGHT = (
     "num_generations=8 rollout.groups=16 optim.lr=2e-3 optim.schedule=cosine trainer.steps=60 "
     "seed=1"
 )
+CLEAN = (
+    "experiment=clean algorithm=grpo reward=information_allowed words.allowed_share=0.5 "
+    "num_generations=8 optim.schedule=cosine trainer.report=false"
+)
 STARTS = {  # name: its settings, and the start before it; a step has 64 games
     "depth_10": (f"{ANSWERS} trainer.steps=10 seed=1", None),
     "depth_30": ("trainer.steps=20 seed=2", "depth_10"),
@@ -40,6 +44,7 @@ STARTS = {  # name: its settings, and the start before it; a step has 64 games
     "adamw_30": ("trainer.steps=20 seed=2", "adamw_10"),
     # GRPO from mini, at the rate that the study noise found better.
     "teacher": (TAUGHT, None),
+    "clean": (CLEAN, None),
 }
 
 

@@ -45,6 +45,8 @@ class RolloutSettings:
             raise ConfigError(
                 f"rollout.discount must be 1 with rollout.credit=game, not {self.discount}"
             )
+        if self.letter_from is not None and not self.letter_weight:
+            raise ConfigError("rollout.letter_from must be null while rollout.letter_weight is 0")
         if self.groups * self.num_generations > MOST_GAMES:
             raise ConfigError(
                 f"rollout.groups x rollout.num_generations must be at most {MOST_GAMES} games in a "

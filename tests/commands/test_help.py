@@ -40,10 +40,10 @@ def test_the_page_shows_choices_settings_and_the_comments_of_conf(monkeypatch):
 @pytest.mark.parametrize("given", [[], ["model=qwen3b"], ["experiment=study"]])
 def test_a_setting_of_config_or_game_is_explained_by_no_other_file(given, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
-    text = " ".join(page("config", *given).split())
+    text, cfg = " ".join(page("config", *given).split()), compose_config("config", given)
     for name in ("config", "game"):
         for key, meaning in read_comments(CONF / f"{name}.yaml").items():
-            value = OmegaConf.select(compose_config("config", given), key)
+            value = OmegaConf.select(cfg, key)
             if meaning and isinstance(value, int | float | str) and not isinstance(value, bool):
                 assert re.search(rf" {re.escape(key)}=\S* {re.escape(meaning)}", text), key
 

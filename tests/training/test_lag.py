@@ -35,7 +35,7 @@ def meeting(meet: Barrier, alone: int, work: Callable[..., Any], step: Step, *sa
 def test_behind_by_one_a_run_plays_a_step_before_it_learns_the_last(
     how, tmp_path, root, monkeypatch
 ):
-    given = [*settings(tmp_path, "grpo with a reference"), "trainer.lag=1", how]
+    given = [*settings(tmp_path, "grpo with a reference"), "trainer.lag=1", "trainer.steps=4", how]
     given = [s for s in given if how != "backend=mlx" or not s.startswith("backend.")]
     with ExitStack() as stack:
         if served := how == "rollout.engine=vllm":
@@ -43,7 +43,7 @@ def test_behind_by_one_a_run_plays_a_step_before_it_learns_the_last(
             stack.callback(server.close)
             given += [f"vllm.urls=[{server.url}]", "model.lora={rank: 4, alpha: 8}"]
             meet = Barrier(2, timeout=60)  # breaks if one waits to play until the other has learnt
-            for name, alone in ("sample_step", 0), ("learn_step", 5):
+            for name, alone in ("sample_step", 0), ("learn_step", 3):
                 monkeypatch.setattr(loop, name, partial(meeting, meet, alone, getattr(loop, name)))
         _, folder = run(root, *given)
         if served:
@@ -58,14 +58,14 @@ def test_behind_by_one_a_run_plays_a_step_before_it_learns_the_last(
         if served:
             save = partial(save_adapter, policy.model)
             stack.enter_context(serve(policy, setup, tmp_path, save=save, vocabulary=340))
-        steps = [step_of(policy, setup.recipe, number) for number in range(6)]
+        steps = [step_of(policy, setup.recipe, number) for number in range(4)]
         waiting = [sample_step(steps[0])]
         for number, step in enumerate(steps):
             policy.set_learning_rate(setup.optim.lr_at(number, len(steps)))
             waiting += map(sample_step, steps[number + 1 : number + 2])
             learn_step(step, waiting.pop(0))
         policy.save(tmp_path)
-    places = (tmp_path, *(folder / "checkpoints" / f"step_{n:06d}" for n in (6, 4)))
+    places = (tmp_path, *sorted(folder.glob("checkpoints/step_*"))[:-3:-1])
     by_hand, last, earlier = (next(p.glob("model/*.safetensors")).read_bytes() for p in places)
     assert by_hand == last != earlier
-    assert [m.get("staleness") for m in metrics_of(folder)] == [None, 0, 1, 1, 1, 1, 1]
+    assert [m.get("staleness") for m in metrics_of(folder)] == [None, 0, 1, 1, 1]

@@ -5,8 +5,7 @@ The colours are by Okabe and Ito (https://jfly.uni-koeln.de/color/).
 
 import io
 from pathlib import Path
-
-from matplotlib.figure import Figure
+from typing import Any
 
 from wordle_rl.runs.files import write_bytes
 
@@ -17,13 +16,15 @@ INK, GREY = "#1a1a1a", "#595959"  # text, and lines to compare with
 _DOTS = 150  # dots per inch
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure; sizes in inches."""
+def new_figure(width: float, height: float) -> Any:
+    """An empty Figure of matplotlib, which is loaded when one is drawn; sizes in inches."""
+    from matplotlib.figure import Figure
+
     # A bare Figure draws with Agg and, unlike pyplot, leaves no state behind in the process.
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def save_figure(figure: Figure, out: Path) -> None:
+def save_figure(figure: Any, out: Path) -> None:
     """Write a figure as a PNG, whole or not at all."""
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=_DOTS)

@@ -67,19 +67,18 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """The settings in a YAML file up to 128 kB, plain as ours are. Raises FolderError."""
     import yaml
 
-    text, depth, nested = read_text(path), 0, False
+    text, depth = read_text(path), 0
     if len(text) > _LARGEST_YAML:
         raise FolderError(f"{path}: larger than {_LARGEST_YAML:,} letters, the most that is read")
     try:
         for event in yaml.parse(text):
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
-            nested |= depth > _DEEPEST or isinstance(event, yaml.AliasEvent)
-        found = yaml.safe_load("" if nested else text) or {}
+            if depth > _DEEPEST or isinstance(event, yaml.AliasEvent):
+                raise yaml.YAMLError(f"has an alias (*), or more than {_DEEPEST} levels")
+        found = yaml.safe_load(text) or {}
     except (yaml.YAMLError, ValueError) as error:  # such as a number of 5,000 digits
         raise FolderError(f"{path}: cannot be read as YAML ({error})") from None
-    if nested:
-        raise FolderError(f"{path}: has an alias (*), or more than {_DEEPEST} levels")
     if not isinstance(found, dict):
         raise FolderError(f"{path}: not YAML of settings")
     return found

@@ -14,9 +14,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
 from wordle_rl.runs.figures import BLUE, GREY, INK, new_figure, save_figure
 from wordle_rl.runs.files import json_bytes, render_template, write_bytes, write_json
 from wordle_rl.sweeps.results import CONFIRMATION, RECORD, SEARCH, WINS
@@ -226,7 +223,7 @@ def _render(template: str, **found: Any) -> str:
 # -- the picture: curves over training games, and a dot for each trial -----------------------------
 
 
-def draw_study(study: Study) -> Figure | None:
+def draw_study(study: Study) -> Any:
     """Draw curves and dots of the best arms; None before a trial is complete."""
     trials = study.select(SEARCH)
     best = trials.groupby("arm", sort=False)[WINS].max().dropna()
@@ -283,7 +280,7 @@ def _read_points(study: Study, trials: Frame) -> Frame:
     return points
 
 
-def _draw_curves(axes: Axes, study: Study, trials: Frame, names: dict[str, str]) -> None:
+def _draw_curves(axes: Any, study: Study, trials: Frame, names: dict[str, str]) -> None:
     """A line for each arm."""
     points = _read_points(study, trials).groupby(["arm", "games"]).value
     for number, (arm, name) in enumerate(names.items()):
@@ -300,7 +297,7 @@ def _draw_curves(axes: Axes, study: Study, trials: Frame, names: dict[str, str])
     axes.legend(**_BESIDE)
 
 
-def _draw_dots(axes: Axes, trials: Frame, names: dict[str, str]) -> None:
+def _draw_dots(axes: Any, trials: Frame, names: dict[str, str]) -> None:
     """A dot for each trial, and a bar for each arm's mean."""
     from scipy.stats import t
 

@@ -100,7 +100,7 @@ def test_games_are_played_and_scored_as_by_a_whole_forward_pass(model, grammar):
             assert row[place] == pytest.approx(expected, abs=2e-4)
 
 
-@pytest.mark.parametrize("lora", [False, True], ids=["all weights", "lora"])
+@pytest.mark.parametrize("lora", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_two_steps_of_grpo_change_what_is_trained_and_are_read_back(model, lora, tmp_path):
     save(model, tmp_path / "model")
     network = lora_of(str(tmp_path / "model")) if lora else model

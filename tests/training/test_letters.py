@@ -20,7 +20,6 @@ WORDS = WordLists(
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 # Tokens with one letter, with several, and without any.
 TEXTS = ["<guess>", " C", " H", " A", " R", " P", " T", "</guess>", "char", "t</guess>", "c", "M"]
-TEXTS += [" N", " E"]
 
 
 class Texts:
@@ -117,15 +116,3 @@ def test_each_turn_of_a_group_is_compared_by_itself():
     assert not found[0][0].any() and not found[1][0].any()
     assert found[0][1].tolist() == [0, 0, 0, 0, 0, -0.5, 0]
     assert found[1][1].tolist() == [0, 0, 0, 0, 0, 0.5, 0]
-
-
-@pytest.mark.parametrize(("most", "blame"), [(2, -0.5), (1, 0.0), (None, -0.5)])
-def test_while_too_many_words_fit_letters_answer_for_non_words_alone(most, blame):
-    crane, champ, charm = [0, 1, 4, 3, 12, 13, 7], [0, 1, 2, 3, 11, 5, 7], [0, 1, 2, 3, 4, 11, 7]
-    by_letter = recipe(letter_weight=1.0, letter_from=most)
-    rollouts = [rollout_of(0, crane, ids, secret="charm") for ids in (champ, charm)]
-    found = letter_advantages(rollouts, by_letter, Texts())  # CHARM and CHART fit
-    assert found[0][1].tolist() == [0, 0, 0, 0, blame, 0, 0]
-    rollouts = [rollout_of(0, crane, ids, secret="charm") for ids in (CHARP, charm)]
-    found = letter_advantages(rollouts, by_letter, Texts())
-    assert found[0][1].tolist() == [0, 0, 0, 0, 0, -0.5, 0]

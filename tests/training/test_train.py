@@ -133,13 +133,6 @@ def test_neither_watched_secrets_nor_a_slow_machine_change_anything_else(
         assert without_clock(one) == without_clock(rest)
 
 
-def test_the_last_of_every_so_many_steps_plays_without_the_grammar(tmp_path) -> None:
-    given = ["sampling.grammar=words", "sampling.repeats=false", "trainer.report=false"]
-    given += ["rollout.free_every=2", "trainer.steps=4"]
-    played = metrics_of(run(tmp_path, *REINFORCED, *given)[1])
-    assert [step["train/format"] == 1.0 for step in played[1:]] == [True, False, True, False]
-
-
 def test_weights_whose_predictions_overflow_end_the_run_and_are_not_kept(tmp_path, capsys) -> None:
     with pytest.raises(SystemExit) as stop:
         # The weights grow ten thousandfold with each update, until float32 overflows.

@@ -197,15 +197,12 @@ class Knowledge:
         """Whether any five letters, a word or not, could be the secret after all clues."""
         return all(feedback_code(clue.guess, guess) == clue.feedback for clue in state.clues)
 
-    def spoiling_letter(self, guess: str, state: State, most: int | None = None) -> int | None:
+    def spoiling_letter(self, guess: str, state: State) -> int | None:
         """Place 0..4 at which a guess leaves every allowed word that fits all clues.
 
-        None for an allowed guess that fits, and where no allowed word fits at all. While more than
-        `most` words fit, every allowed guess does.
+        None for an allowed guess that fits, and where no allowed word fits at all.
         """
         fitting = self._allowed_letters[self.consistent_allowed(state)]
-        if most is not None and len(fitting) > most:
-            fitting = self._allowed_letters
         if not len(fitting):
             return None
         for place, letter in enumerate(guess.encode()):

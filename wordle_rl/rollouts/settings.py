@@ -1,9 +1,7 @@
 """What a step of training is made of: settings of its rollouts, the recipe, the step itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from wordle_rl.algorithms.base import Algorithm
@@ -18,7 +16,7 @@ from wordle_rl.rollouts.given import GivenDialogue, GivenState
 from wordle_rl.rollouts.history import History
 from wordle_rl.rollouts.play import Portions
 from wordle_rl.rollouts.teacher import TeacherSettings
-from wordle_rl.runs.instantiate import MOST_GAMES, ConfigError, Count, Share, Within, option_of
+from wordle_rl.runs.instantiate import MOST_GAMES, ConfigError, Share, Within, option_of
 from wordle_rl.words.lists import WordLists
 
 
@@ -34,8 +32,6 @@ class RolloutSettings:
     discount: Share = 1.0
     # Of the advantages by letter, see wordle_rl.training.advantages.
     letter_weight: Annotated[float, Within(0, 1000)] = 0.0
-    letter_from: Count | None = None
-    free_every: Count | None = None  # every so many steps, one plays without sampling.grammar
     # In each process; limits the memory for keys and values.
     games_at_once: Annotated[int, Within(1, MOST_GAMES)] | None = None
     engine: Literal["own", "vllm"] = "own"  # who draws the tokens
@@ -45,8 +41,6 @@ class RolloutSettings:
             raise ConfigError(
                 f"rollout.discount must be 1 with rollout.credit=game, not {self.discount}"
             )
-        if self.letter_from is not None and not self.letter_weight:
-            raise ConfigError("rollout.letter_from must be null while rollout.letter_weight is 0")
         if self.groups * self.num_generations > MOST_GAMES:
             raise ConfigError(
                 f"rollout.groups x rollout.num_generations must be at most {MOST_GAMES} games in a "
@@ -106,14 +100,6 @@ class Recipe:
     dialogues: tuple[GivenDialogue, ...] | None = None  # from data=: learnt instead of games
     knowledge: Knowledge | None = None  # needed by a grammar and by rollout.letter_weight
     seed: int
-
-    def at(self, number: int) -> Recipe:
-        """The recipe of a step: without the grammar in the last of every rollout.free_every."""
-        every = self.rollout.free_every
-        if every is None or (number + 1) % every:
-            return self
-        free = replace(self.sampling, grammar=None, grammar_from=None, repeats=True)
-        return replace(self, sampling=free)
 
     @property
     def scoring_temperature(self) -> float:

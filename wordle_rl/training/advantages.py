@@ -8,8 +8,7 @@ a reward: 0 if it spoils the guess, else 1. Its advantage is this reward less th
 letter's rewards in the group's guesses of the same turn. So CHARP counts against its P alone, and
 the letters after the spoiling one have no advantage. This is process supervision as in section
 4.1.3 of DeepSeekMath (arXiv 2402.03300), with an exact judge in place of a learnt model, and
-without credit of a letter for what comes after it. While more than rollout.letter_from words fit,
-only letters after which there is no allowed word spoil a guess.
+without credit of a letter for what comes after it.
 """
 
 import re
@@ -170,9 +169,7 @@ def letter_advantages(
                 found[-1].append(np.zeros(len(ids)))
                 if turn.guess is None or not any(talk.trained[part.start : part.stop]):
                     continue
-                spoiling = recipe.knowledge.spoiling_letter(
-                    turn.guess, turn.state, recipe.rollout.letter_from
-                )
+                spoiling = recipe.knowledge.spoiling_letter(turn.guess, turn.state)
                 kept = [1.0] * WORD_LENGTH if spoiling is None else [1.0] * spoiling + [0.0]
                 for letter, reward in enumerate(kept):
                     rewards[rollout.group, number, letter].append(reward)

@@ -349,7 +349,7 @@ class Training:
 
     def _step(self, number: int, recipe: Recipe) -> Step:
         return Step(
-            policy=self.policy, form=self._form, recipe=recipe.at(number), number=number,
+            policy=self.policy, form=self._form, recipe=recipe, number=number,
             portions=self._portions,
         )  # fmt: skip
 

@@ -11,7 +11,7 @@ from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
 from wordle_rl.rollouts.talk import Rollout, Talk
-from wordle_rl.training.advantages import letter_advantages, locate_letters
+from wordle_rl.training.advantages import letter_advantages, letter_worth, locate_letters
 from wordle_rl.words.lists import WordLists
 
 WORDS = WordLists(
@@ -20,6 +20,7 @@ WORDS = WordLists(
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 # Tokens with one letter, with several, and without any.
 TEXTS = ["<guess>", " C", " H", " A", " R", " P", " T", "</guess>", "char", "t</guess>", "c", "M"]
+TEXTS += [" N", " E"]
 
 
 class Texts:
@@ -116,3 +117,29 @@ def test_each_turn_of_a_group_is_compared_by_itself():
     assert not found[0][0].any() and not found[1][0].any()
     assert found[0][1].tolist() == [0, 0, 0, 0, 0, -0.5, 0]
     assert found[1][1].tolist() == [0, 0, 0, 0, 0, 0.5, 0]
+
+
+@pytest.mark.parametrize(("most", "blame"), [(2, -0.5), (1, 0.0), (None, -0.5)])
+def test_while_too_many_words_fit_letters_answer_for_non_words_alone(most, blame):
+    crane, champ, charm = [0, 1, 4, 3, 12, 13, 7], [0, 1, 2, 3, 11, 5, 7], [0, 1, 2, 3, 4, 11, 7]
+    by_letter = recipe(letter_weight=1.0, letter_from=most)
+    rollouts = [rollout_of(0, crane, ids, secret="charm") for ids in (champ, charm)]
+    found = letter_advantages(rollouts, by_letter, Texts())  # CHARM and CHART fit
+    assert found[0][1].tolist() == [0, 0, 0, 0, blame, 0, 0]
+    rollouts = [rollout_of(0, crane, ids, secret="charm") for ids in (CHARP, charm)]
+    found = letter_advantages(rollouts, by_letter, Texts())
+    assert found[0][1].tolist() == [0, 0, 0, 0, 0, -0.5, 0]
+
+
+def test_each_letter_that_a_grammar_left_is_worth_something_if_a_word_that_fits_keeps_it():
+    crane, champ = [0, 1, 4, 3, 12, 13, 7], [0, 1, 2, 3, 11, 5, 7]
+    rollout = rollout_of(0, crane, champ, secret="charm", forced=(0,))
+    [talk] = rollout.talks
+    left = [[0], [1, 5], [2, 4], [3, 5], [4, 5, 11], [5, 6], [7]]  # beside the drawn ones
+    talk.choices[-7:] = [np.array(some) for some in left]
+    every = recipe(letter_weight=2.0, letter_credit="expected")
+    [[first, second]] = letter_worth([rollout], every, Texts())
+    assert first == [None] * 7, "every allowed word fits the empty board"
+    # CHARM and CHART fit, so CR, CHAM and CHAP are wrong; what follows CHAM is not judged.
+    told = [None if some is None else some.tolist() for some in second]
+    assert told == [None, [2, 0], [2, 0], [2, 0], [2, 0, 0], None, None]

@@ -1,5 +1,7 @@
 """What a step of training is made of: settings of its rollouts, the recipe, the step itself."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -16,7 +18,7 @@ from wordle_rl.rollouts.given import GivenDialogue, GivenState
 from wordle_rl.rollouts.history import History
 from wordle_rl.rollouts.play import Portions
 from wordle_rl.rollouts.teacher import TeacherSettings
-from wordle_rl.runs.instantiate import MOST_GAMES, ConfigError, Share, Within, option_of
+from wordle_rl.runs.instantiate import MOST_GAMES, ConfigError, Count, Share, Within, option_of
 from wordle_rl.words.lists import WordLists
 
 
@@ -32,6 +34,8 @@ class RolloutSettings:
     discount: Share = 1.0
     # Of the advantages by letter, see wordle_rl.training.advantages.
     letter_weight: Annotated[float, Within(0, 1000)] = 0.0
+    letter_from: Count | None = None
+    letter_credit: Literal["drawn", "expected"] = "drawn"
     # In each process; limits the memory for keys and values.
     games_at_once: Annotated[int, Within(1, MOST_GAMES)] | None = None
     engine: Literal["own", "vllm"] = "own"  # who draws the tokens
@@ -41,6 +45,8 @@ class RolloutSettings:
             raise ConfigError(
                 f"rollout.discount must be 1 with rollout.credit=game, not {self.discount}"
             )
+        if self.letter_from is not None and not self.letter_weight:
+            raise ConfigError("rollout.letter_from must be null while rollout.letter_weight is 0")
         if self.groups * self.num_generations > MOST_GAMES:
             raise ConfigError(
                 f"rollout.groups x rollout.num_generations must be at most {MOST_GAMES} games in a "

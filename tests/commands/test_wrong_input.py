@@ -59,7 +59,6 @@ TRAIN = {
     "history=upto4 rules.max_turns=4": "history.most must be below rules.max_turns=4",
     "sampling.repeats=false": "sampling.repeats=false needs sampling.grammar=words or clues",
     "sampling.grammar=words sampling.grammar_from=9": "grammar_from needs sampling.grammar=clues",
-    "rollout.letter_credit=expected": "rollout.letter_credit=expected needs sampling.grammar",
     "rollout.letter_from=9": "rollout.letter_from must be null while rollout.letter_weight is 0",
     "sampling.grammar=clues rollout.engine=vllm": "sampling.grammar must be null with rollout.eng",
     "rollout.engine=vllm backend=mlx": "rollout.engine=vllm needs backend=lightning",

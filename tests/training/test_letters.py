@@ -11,7 +11,7 @@ from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
 from wordle_rl.rollouts.talk import Rollout, Talk
-from wordle_rl.training.advantages import letter_advantages, letter_worth, locate_letters
+from wordle_rl.training.advantages import letter_advantages, locate_letters
 from wordle_rl.words.lists import WordLists
 
 WORDS = WordLists(
@@ -129,17 +129,3 @@ def test_while_too_many_words_fit_letters_answer_for_non_words_alone(most, blame
     rollouts = [rollout_of(0, crane, ids, secret="charm") for ids in (CHARP, charm)]
     found = letter_advantages(rollouts, by_letter, Texts())
     assert found[0][1].tolist() == [0, 0, 0, 0, 0, -0.5, 0]
-
-
-def test_each_letter_that_a_grammar_left_is_worth_something_if_a_word_that_fits_keeps_it():
-    crane, champ = [0, 1, 4, 3, 12, 13, 7], [0, 1, 2, 3, 11, 5, 7]
-    rollout = rollout_of(0, crane, champ, secret="charm", forced=(0,))
-    [talk] = rollout.talks
-    left = [[0], [1, 5], [2, 4], [3, 5], [4, 5, 11], [5, 6], [7]]  # beside the drawn ones
-    talk.choices[-7:] = [np.array(some) for some in left]
-    every = recipe(letter_weight=2.0, letter_credit="expected")
-    [[first, second]] = letter_worth([rollout], every, Texts())
-    assert first == [None] * 7, "every allowed word fits the empty board"
-    # CHARM and CHART fit, so CR, CHAM and CHAP are wrong; what follows CHAM is not judged.
-    told = [None if some is None else some.tolist() for some in second]
-    assert told == [None, [2, 0], [2, 0], [2, 0], [2, 0, 0], None, None]

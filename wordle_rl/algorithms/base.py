@@ -77,8 +77,6 @@ class Advantages:
     per_turn: list[Array]  # [R] of [K] advantage of each turn
     units: Array | None = None  # [R] rollouts with equal numbers share one loss
     per_token: list[list[Array]] | None = None  # [R] of [K] of [tokens] what to add for each token
-    # [R] of [K] of [tokens] of the worth of each choice there, None where there is none to judge.
-    worth: list[list[list[Array | None]]] | None = None
     targets: list[Array] | None = None  # [R] of [K] targets of the value head
     target_scale: float = 1.0  # unit of values in the loss
 
@@ -88,12 +86,6 @@ class Advantages:
         found = [bool(np.any(turns)) for turns in self.per_turn]
         if self.per_token is not None:
             more = [any(np.any(tokens) for tokens in turns) for turns in self.per_token]
-            found = np.logical_or(found, more)
-        if self.worth is not None:
-            more = [
-                any(some is not None and np.ptp(some) for tokens in turns for some in tokens)
-                for turns in self.worth
-            ]
             found = np.logical_or(found, more)
         return np.array(found, bool)
 

@@ -228,10 +228,6 @@ def _check_step(
         "sampling.grammar must be null with rollout.engine=vllm, which draws without it",
     )
     refuse(
-        rollout.letter_credit == "expected" and sampling.grammar is None,
-        "rollout.letter_credit=expected needs sampling.grammar, whose choices it judges",
-    )
-    refuse(
         sampling.beams > 1 and rollout.engine != "own",
         "sampling.beams must be 1 with rollout.engine=vllm, which tells the log-probabilities of "
         f"drawn tokens alone, not {sampling.beams}",

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wordle_rl.game.entropy import TIE, BestEntropy, count_codes, entropies, entropy
 from wordle_rl.game.feedback_table import feedback_row, feedback_table, letters_of
@@ -198,18 +197,15 @@ class Knowledge:
         """Whether any five letters, a word or not, could be the secret after all clues."""
         return all(feedback_code(clue.guess, guess) == clue.feedback for clue in state.clues)
 
-    def aims(self, state: State, most: int | None = None) -> NDArray[np.uint8]:
-        """Letters [n, 5] of the allowed words that fit all clues, of all if more than most do."""
-        fitting = self._allowed_letters[self.consistent_allowed(state)]
-        return self._allowed_letters if most is not None and len(fitting) > most else fitting
-
     def spoiling_letter(self, guess: str, state: State, most: int | None = None) -> int | None:
         """Place 0..4 at which a guess leaves every allowed word that fits all clues.
 
         None for an allowed guess that fits, and where no allowed word fits at all. While more than
         `most` words fit, every allowed guess does.
         """
-        fitting = self.aims(state, most)
+        fitting = self._allowed_letters[self.consistent_allowed(state)]
+        if most is not None and len(fitting) > most:
+            fitting = self._allowed_letters
         if not len(fitting):
             return None
         for place, letter in enumerate(guess.encode()):

@@ -72,9 +72,6 @@ class Batch:
     units: NDArray[np.int64] | None = None  # [N] rows with one number are never split
     # [N] of each row, for each trained token, what it was drawn from. None: the whole vocabulary.
     choices: list[list[Choices]] | None = None
-    # [N] of each row, for each trained token, what each of its choices is worth. An update raises
-    # the mean worth under the model, which is an advantage of every choice without drawing it.
-    worth: list[list[FloatArray]] | None = None
 
 
 def split_micro_batches(batch: Batch, max_tokens: int) -> list[NDArray[np.int64]]:

@@ -232,8 +232,6 @@ class Policy(ABC):
             name: xp.sum(xp.where(trained, constant(xp, values), 0.0))
             for name, values in metrics.items()
         }
-        if outputs.worth is not None:
-            per_token = per_token - outputs.worth
         loss = xp.sum(per_token * part(batch.weights))
         return loss, {
             **sums,

@@ -23,7 +23,6 @@ class TokenOutputs(NamedTuple):
     logprobs: Any  # natural log
     entropy: Any = None  # of the distribution that the token was drawn from
     values: Any = None  # of the value head, before it was drawn
-    worth: Any = None  # mean worth of the choices, by their probabilities
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,22 +36,16 @@ class Wanted:
     ids: NDArray[np.int64]
     shares: FloatArray
     choices: list[Choices] | None = None  # of each place, what its token was drawn from
-    worth: list[FloatArray] | None = None  # of each of these
 
     @classmethod
     def of(cls, batch: Batch, rows: RowIndex, trained: NDArray[np.bool_]) -> Wanted:
         """What is wanted at the trained places [R, T] of some rows."""
         if batch.distributions is None:
             ids = batch.ids[rows, : trained.shape[1]][trained]
-            choices, worth = None, None
+            ones, choices = np.ones(len(ids), np.float32), None
             if batch.choices is not None:
                 choices = [some for row in rows for some in batch.choices[row]]
-            if batch.worth is not None:
-                worth = [some for row in rows for some in batch.worth[row]]
-            return cls(
-                place=np.arange(len(ids)), ids=ids, shares=np.ones(len(ids), np.float32),
-                choices=choices, worth=worth,
-            )  # fmt: skip
+            return cls(place=np.arange(len(ids)), ids=ids, shares=ones, choices=choices)
         number = trained.cumsum().reshape(trained.shape) - 1
         targets = [batch.distributions[row] for row in rows]
         return cls(
@@ -64,16 +57,11 @@ class Wanted:
     def part(self, start: int, count: int) -> Part:
         """What is wanted at some of the places, from number `start` on."""
         inside = (self.place >= start) & (self.place < start + count)
-        options, worth, columns = None, None, self.ids[inside]
+        options, columns = None, self.ids[inside]
         if self.choices is not None:
-            choices = self.choices[start : start + count]
-            options = Options.of(choices)
+            options = Options.of(self.choices[start : start + count])
             columns = np.searchsorted(options.tokens, columns)
-            if self.worth is not None:
-                worth = np.zeros(options.closed.shape, np.float32)
-                for row, some, of_some in zip(worth, choices, self.worth[start:], strict=False):
-                    row[np.searchsorted(options.tokens, some)] = of_some
-        return Part(self.place[inside] - start, columns, self.shares[inside], options, worth)
+        return Part(self.place[inside] - start, columns, self.shares[inside], options)
 
 
 class Part(NamedTuple):
@@ -83,7 +71,6 @@ class Part(NamedTuple):
     columns: NDArray[np.int64]
     shares: FloatArray
     options: Options | None  # that the logits are of. None: the whole vocabulary
-    worth: FloatArray | None  # [P, U] of each option
 
 
 class LanguageModel(ABC):
@@ -134,7 +121,7 @@ class LanguageModel(ABC):
         trained = batch.trained[rows, :width]
         wanted = Wanted.of(batch, rows, trained)
         states = self.read_states(batch.ids[rows, :width], trained)
-        logprobs, *more = self.score_states(states, wanted, temperature, entropy)
+        logprobs, *entropies = self.score_states(states, wanted, temperature, entropy)
         places = self.to_array(np.flatnonzero(trained))
 
         def place(found: Any) -> Any:
@@ -142,15 +129,14 @@ class LanguageModel(ABC):
 
         return TokenOutputs(
             logprobs=place(logprobs),
-            entropy=place(more[0]) if entropy else None,
+            entropy=place(entropies[0]) if entropy else None,
             values=place(self.value_head(states)) if values else None,
-            worth=None if wanted.worth is None else place(more[-1]),
         )
 
     def score_states(
         self, states: Any, wanted: Wanted, temperature: float, entropy: bool
     ) -> tuple[Any, ...]:
-        """Log-probabilities [P], perhaps entropies and mean worth, after states [P, H].
+        """Log-probabilities [P], and perhaps entropies [P], of what is wanted after states [P, H].
 
         The head runs only there, and on some of them at once.
         """
@@ -163,14 +149,10 @@ class LanguageModel(ABC):
             normalizer = xp.logsumexp(logits, -1)
             # Of several tokens at one place, their mean.
             chosen = self.add_at(len(states), place, logits[place, columns] * shares)
-            found = [chosen - normalizer]
-            if entropy:
-                expected = (xp.exp(logits - normalizer[:, None]) * logits).sum(-1)
-                found.append(normalizer - expected)
-            if part.worth is not None:
-                worth = self.to_array(part.worth)
-                found.append((xp.exp(logits - normalizer[:, None]) * worth).sum(-1))
-            return tuple(found)
+            if not entropy:
+                return (chosen - normalizer,)
+            expected = (xp.exp(logits - normalizer[:, None]) * logits).sum(-1)
+            return chosen - normalizer, normalizer - expected
 
         most = self.states_at_once(wanted)
         if len(states) <= most:

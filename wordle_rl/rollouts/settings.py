@@ -1,7 +1,5 @@
 """What a step of training is made of: settings of its rollouts, the recipe, the step itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -35,7 +33,6 @@ class RolloutSettings:
     # Of the advantages by letter, see wordle_rl.training.advantages.
     letter_weight: Annotated[float, Within(0, 1000)] = 0.0
     letter_from: Count | None = None
-    letter_credit: Literal["drawn", "expected"] = "drawn"
     # In each process; limits the memory for keys and values.
     games_at_once: Annotated[int, Within(1, MOST_GAMES)] | None = None
     engine: Literal["own", "vllm"] = "own"  # who draws the tokens

@@ -10,10 +10,6 @@ the letters after the spoiling one have no advantage. This is process supervisio
 4.1.3 of DeepSeekMath (arXiv 2402.03300), with an exact judge in place of a learnt model, and
 without credit of a letter for what comes after it. While more than rollout.letter_from words fit,
 only letters after which there is no allowed word spoil a guess.
-
-With rollout.letter_credit=expected, letter_worth judges every letter that the grammar left, not
-only the drawn one, and the update raises the probability of those that spoil nothing. That is the
-same gradient on average, with each letter weighed by its probability (arXiv 1709.00503).
 """
 
 import re
@@ -186,42 +182,6 @@ def letter_advantages(
     for tokens, key, kept, places in judged:
         for letter, (reward, place) in enumerate(zip(kept, places, strict=False)):
             tokens[place] += recipe.rollout.letter_weight * (reward - means[*key, letter])
-    return found
-
-
-def letter_worth(
-    rollouts: Sequence[Rollout], recipe: Recipe, tokenizer: HFTokenizer
-) -> list[list[list[Array | None]]]:
-    """[R] of [K] of [tokens]: what each choice of a grammar is worth, by the letters it adds.
-
-    rollout.letter_weight for a choice that leaves a word that fits, else 0. None where nothing is
-    judged: behind a letter that spoils the guess, and in answers that say no letters.
-    """
-    assert recipe.knowledge is not None
-    letters: dict[int, str] = {}  # of each token
-    found: list[list[list[Array | None]]] = []
-    for rollout in rollouts:
-        found.append([])
-        for talk in rollout.talks:
-            for number, part in talk.answers.items():
-                ids, turn = talk.ids[part.start : part.stop], rollout.game.turns[number]
-                found[-1].append([None] * len(ids))
-                aims = recipe.knowledge.aims(turn.state, recipe.rollout.letter_from)
-                if turn.guess is None or not 0 < len(aims) < len(recipe.words.allowed):
-                    continue
-                beginnings = {bytes(word[:k]).decode() for word in aims for k in range(6)}
-                places = locate_letters(ids, turn.guess, tokenizer)
-                for place in dict.fromkeys(places):
-                    said = turn.guess[: places.index(place)]
-                    choices = talk.choices[part.start + place]
-                    if said not in beginnings or choices is None:
-                        break
-                    for token in choices.tolist():
-                        if token not in letters:
-                            text = tokenizer.decode([token]).lower()
-                            letters[token] = re.sub("[^a-z]", "", text)
-                    keeps = [said + letters[token] in beginnings for token in choices.tolist()]
-                    found[-1][-1][place] = recipe.rollout.letter_weight * np.array(keeps)
     return found
 
 

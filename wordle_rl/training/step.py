@@ -22,7 +22,6 @@ from wordle_rl.runs.processes import share
 from wordle_rl.training.advantages import (
     groups_without_spread,
     letter_advantages,
-    letter_worth,
     reward_rollouts,
     share_of_idle_turns,
     step_advantages,
@@ -137,10 +136,8 @@ def _credit(step: Step, rollouts: Sequence[Rollout]) -> Advantages:
     advantages = step_advantages(rollouts, step.recipe)
     if not step.recipe.rollout.letter_weight:
         return advantages
-    recipe, tokenizer = step.recipe, step.form.chat.tokenizer
-    if recipe.rollout.letter_credit == "expected":
-        return replace(advantages, worth=letter_worth(rollouts, recipe, tokenizer))
-    return replace(advantages, per_token=letter_advantages(rollouts, recipe, tokenizer))
+    tokenizer = step.form.chat.tokenizer
+    return replace(advantages, per_token=letter_advantages(rollouts, step.recipe, tokenizer))
 
 
 def play_groups(step: Step, numbers: range) -> list[Rollout]:

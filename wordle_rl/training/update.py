@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.algorithms.base import Advantages, Algorithm, Array
-from wordle_rl.policy.batch import Batch, FloatArray, minibatches, take
+from wordle_rl.policy.batch import Batch, minibatches, take
 from wordle_rl.policy.policy import LARGEST, Policy
 from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import Rollout, Scores, Talk
@@ -95,10 +95,6 @@ def build_batch(
     scores = [score for _, _, score in own if score is not None]  # computed before the advantages
     values |= {name: [score[name] for score in scores] for name in (scores or [{}])[0]}
     batch = pad([talk for _, talk, _ in own], step.form.chat.tokenizer.pad_id, values)
-    if advantages.worth is not None:
-        batch = replace(
-            batch, worth=[_place_worth(talk, advantages.worth[i]) for i, talk, _ in own]
-        )
     # What follows the last trained token, such as an end that a grammar forces, has no effect.
     ends = (batch.trained * np.arange(1, batch.trained.shape[1] + 1)).max(axis=1, initial=0)
     batch = replace(batch, lengths=ends, target_scale=advantages.target_scale)
@@ -113,19 +109,6 @@ def build_batch(
             batch.advantages[row, target.astray] *= ASTRAY
             batch.advantages[row, ~np.isin(range(batch.trained.shape[1]), target.places)] = 0.0
     return batch
-
-
-def _place_worth(talk: Talk, of_turns: Sequence[Sequence[Array | None]]) -> list[FloatArray]:
-    """The worth of each choice at each trained token of a conversation, zeros where none counts."""
-    found: dict[int, Array | None] = {}
-    for turn, part in talk.answers.items():
-        found |= zip(range(part.start, part.stop), of_turns[turn], strict=True)
-    worth = []
-    for place in np.flatnonzero(talk.trained).tolist():
-        choices, some = talk.choices[place], found.get(place)
-        assert choices is not None, "only a grammar has choices that can be judged"
-        worth.append(np.array(np.zeros(len(choices)) if some is None else some, np.float32))
-    return worth
 
 
 def weigh_minibatches(step: Step, selection: Selection, epoch: int) -> Iterator[Minibatch]:

@@ -86,9 +86,7 @@ def test_checkpointed_layers_and_head_pieces_give_the_same_gradient(build, gramm
     batch = batch_of(ROWS, [0.7, -1.3, 0.4])
     if grammar:
         drawn = [row[learnt] for row, learnt in zip(batch.ids, batch.trained, strict=True)]
-        choices = [[np.unique([1, 63, i]) for i in row] for row in drawn]
-        worth = [[np.float32(some % 3) for some in row] for row in choices]
-        batch = replace(batch, choices=choices, worth=worth)
+        batch = replace(batch, choices=[[np.unique([1, 63, i]) for i in row] for row in drawn])
     algorithm = Grpo(beta=0.0, entropy=0.1)
     plain = mlx_gradients(mlx_policy_of(build()), batch, algorithm)
     monkeypatch.setattr(token_outputs, "LOGITS_BYTES", 4 * 64 * 3)  # three tokens a piece

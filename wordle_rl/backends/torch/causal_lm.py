@@ -128,7 +128,7 @@ class CausalLM(LanguageModel):
     def score_states(
         self, states: torch.Tensor, wanted: Wanted, temperature: float, entropy: bool
     ) -> tuple[torch.Tensor, ...]:
-        if entropy or wanted.worth is not None or self.frozen_head is None:
+        if entropy or self.frozen_head is None:
             return super().score_states(states, wanted, temperature, entropy)
         most = self.states_at_once(wanted)
         return (compute_logprobs(self, states, wanted, temperature, most),)

@@ -147,10 +147,8 @@ def test_the_line_of_choices_names_what_the_model_brought_and_what_the_user_chos
     typed = ("model=qwen3b", "optim=muon")
     assert "; model=qwen3b brings prompt=state reward=phase2 model." in line("qwen3b", *typed)
     assert line("qwen3b", *typed).endswith("; you chose model=qwen3b optim=muon")
-    brought = [
-        "reward=phase2",
-        "reward.components.win.weight=3.0",
-    ]  # as an experiment's is put back
+    # The second is put back after an experiment, and nobody typed it.
+    brought = ["reward=phase2", "reward.components.win.weight=3.0"]
     assert line("qwen3b", *brought).endswith("; you chose reward=phase2")
     assert "optim=adamw" not in line("qwen3b", *typed)
     assert "prompt=state" not in line("smollm2", "experiment=imitate")

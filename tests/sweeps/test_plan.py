@@ -121,7 +121,7 @@ def test_every_shipped_study_composes_and_builds(name, study_plan):
         assert shipped["identity"] == made.identity(), "so that the shipped study can continue"
         assert shipped["analysis"] == asdict(made.settings.analysis)
     for arm in (made.settings.arms or {}).values():  # mini for what research/make_starts.py makes
-        arm[:] = [one.replace("outputs/starts/teacher", "mini") for one in arm
+        arm[:] = [re.sub(r"=outputs/starts/\w+", "=mini", one) for one in arm
                   if not one.startswith("init_from=outputs/starts/")]  # fmt: skip
     made.check(build_experiment)
     if made.settings.sampler is not None:

@@ -33,6 +33,7 @@ GROUP = 8  # games on the same secret
 MODELS = {
     "tiny": (["model=tiny"], 512),
     "smollm2": (["model=smollm2", "prompt=spelled", "model.max_tokens=12"], 32),
+    "qwen0.5b-coder": (["model=qwen0.5b-coder", "prompt=spelled", "model.max_tokens=12"], 16),
 }
 PLAYS = ("tiny",)  # the models whose answers can win
 SMOKE_GAMES = 16
@@ -57,14 +58,6 @@ def options(description: str | None) -> argparse.Namespace:
     if given.games < 2 * GROUP or given.games % GROUP:
         parser.error(f"--games must be a multiple of {GROUP}, at least {2 * GROUP}")
     return given
-
-
-class Endless(HFTokenizer):
-    """No token ends an answer, so a model that plays nonsense does equal work everywhere."""
-
-    @property
-    def stop_ids(self) -> frozenset[int]:
-        return frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,13 +132,15 @@ def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
     print(*computing.reasons, sep="\n", flush=True)
     network, tokenizer = load_model(setup.model, precision="fp32", device="cpu")
     network.eval()
-    if given.model not in PLAYS:
+    player = copy.copy(tokenizer)
+    if given.model not in PLAYS:  # no token ends an answer: nonsense is equal work everywhere
         network.generation_config.eos_token_id = None  # generate would end answers by it
+        player.stop_ids = frozenset()
     _move_adapter(network)
     return Scene(
         network=network,
         model=setup.model,
-        tokenizer=tokenizer if given.model in PLAYS else Endless(tokenizer.inner),
+        tokenizer=player,
         form=build_form(setup.recipe.rollout.form, Chat(tokenizer), setup.recipe.style),
         recipe=setup.recipe,
         micro_batch_tokens=setup.backend.micro_batch_tokens,

@@ -165,7 +165,7 @@ class TrlGames:
         )  # fmt: skip
 
     def _reward(self, *, game: list[Game], **_: Any) -> list[float]:
-        return [self._scene.recipe.rewards.score(played).total for played in game]
+        return [self._scene.recipe.rewards.reward(played).total for played in game]
 
     def _rollout(self, _: list[Any], trainer: Any) -> dict[str, Any]:
         played = self._given or self._play(trainer)

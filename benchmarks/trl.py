@@ -3,6 +3,7 @@
     pip install -c constraints.txt trl==1.16.0      # not a dependency of the project
     python benchmarks/trl.py                        # the embedded model, 512 games (64 secrets x 8)
     python benchmarks/trl.py --model smollm2        # SmolLM2-135M with LoRA, 32 games
+    python benchmarks/trl.py --model qwen0.5b-coder --repeats 2     # 16 games
     python benchmarks/trl.py --smoke                # does it still work? Skipped without trl
 
 A step is rollout, reward, loss, gradient and update, with the same weights, secrets, prompts, rules
@@ -14,8 +15,8 @@ with the same weights.
 TRL appears twice. "its own generation" does what its tool loop does: a fresh generate call per
 turn. "best loop" plays through rollout_func, with the fastest loop over generate that we know of,
 which users would have to write themselves. The same run tries batch sizes, attentions and
-precisions for TRL, and precisions for ours, and takes the fastest. SmolLM2 loses all its games, so
-it gets a made-up reward, and its answers never end early.
+precisions for TRL, and precisions for ours, and takes the fastest. SmolLM2 and Qwen lose all their
+games, so they get a made-up reward, and their answers never end early.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ from wordle_rl.training.step import train_step
 
 LOSS = ("algorithm.beta=0.0", "rollout.credit=game", "rollout.discount=1.0")
 OWN, BEST = "TRL, its own generation", "TRL, best loop"
-# Games that TRL computes at once. It keeps all activations: 32 games of SmolLM2 take over 23 GB.
-MOST_AT_ONCE = {"smollm2": 8}
+# Games that TRL computes at once. It keeps all activations: 32 games of SmolLM2 take over 23 GB,
+# and 4 of the 0.5B over 19 GB.
+MOST_AT_ONCE = {"smollm2": 8, "qwen0.5b-coder": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,13 +105,13 @@ def best_settings(scene: Scene, loop: GenerateSettings, most: int) -> Any:
         print(f"  tried {scene.games} games, {settings}: {spent:.2f} s", flush=True)
         return spent
 
-    small = TrlSettings(micro_batch=max(scene.smaller.games // 4, 8))
+    small = TrlSettings(micro_batch=min(max(scene.smaller.games // 4, 8), most))
     weights: dict[Any, float] = {
         w: try_settings(scene.smaller, replace(small, weights=w))
         for w in ("float32", "autocast", "bfloat16")
     }
     precision = min(weights, key=lambda w: weights[w])
-    start = TrlSettings(micro_batch=max(scene.games // 4, 8), weights=precision)
+    start = TrlSettings(micro_batch=min(max(scene.games // 4, 8), most), weights=precision)
     choices = [replace(start, attention=a) for a in ("sdpa", "eager")]
     tried = {choice: try_settings(scene, choice) for choice in choices}
     best = min(tried, key=lambda choice: tried[choice])

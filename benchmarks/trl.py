@@ -3,7 +3,7 @@
     pip install -c constraints.txt trl==1.16.0      # not a dependency of the project
     python benchmarks/trl.py                        # the embedded model, 512 games (64 secrets x 8)
     python benchmarks/trl.py --model smollm2        # SmolLM2-135M with LoRA, 32 games
-    python benchmarks/trl.py --model qwen0.5b-coder --repeats 2     # 16 games
+    python benchmarks/trl.py --model qwen0.5b-coder --untried --repeats 2   # 16 games, 24 GB
     python benchmarks/trl.py --smoke                # does it still work? Skipped without trl
 
 A step is rollout, reward, loss, gradient and update, with the same weights, secrets, prompts, rules
@@ -15,13 +15,15 @@ with the same weights.
 TRL appears twice. "its own generation" does what its tool loop does: a fresh generate call per
 turn. "best loop" plays through rollout_func, with the fastest loop over generate that we know of,
 which users would have to write themselves. The same run tries batch sizes, attentions and
-precisions for TRL, and precisions for ours, and takes the fastest. SmolLM2 and Qwen lose all their
-games, so they get a made-up reward, and their answers never end early.
+precisions for TRL, and precisions for ours, and takes the fastest; with --untried, bf16 and sdpa
+everywhere. SmolLM2 and Qwen lose all their games, so they get a made-up reward, and their answers
+never end early.
 """
 
 from __future__ import annotations
 
 import copy
+import gc
 import importlib.util
 import os
 import statistics
@@ -158,6 +160,8 @@ def main() -> None:
     if importlib.util.find_spec("trl") is None:
         print("skipped: trl is not installed (pip install -c constraints.txt trl==1.16.0)")
         sys.exit(0 if given.smoke else 2)
+    from benchmarks._trl import TrlSettings
+
     transformers.logging.set_verbosity_error()  # each trainer would print TRL's notes
     scene = load_scene(given, *LOSS)
     if given.model not in PLAYS:
@@ -166,12 +170,17 @@ def main() -> None:
     print(machine("torch", "transformers", "trl"))
     most = MOST_AT_ONCE.get(given.model, scene.games)
     check_equal(scene, most)
-    print("settings of generate:")
-    loop = fastest_generate(scene, CACHED)
-    print("settings of TRL:", flush=True)
-    settings = best_settings(scene, loop, most)
-    print("precision of ours:")
-    precision = faster_precision(scene)
+    gc.collect()  # a trainer refers to itself
+    if given.untried:
+        loop = replace(CACHED[0], precision="bf16")
+        settings, precision = TrlSettings(micro_batch=min(8, most), weights="bfloat16"), "bf16"
+    else:
+        print("settings of generate:")
+        loop = fastest_generate(scene, CACHED)
+        print("settings of TRL:", flush=True)
+        settings = best_settings(scene, loop, most)
+        print("precision of ours:")
+        precision = faster_precision(scene)
     print(f"chosen: generate {loop}; TRL {settings}; ours {precision}")
     policy = scene.policy(scene.network, precision)
     print(f"\n{given.model}, {scene.games} games a step, {given.repeats} repeats in turns")

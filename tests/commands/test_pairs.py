@@ -53,7 +53,10 @@ def test_every_experiment_and_every_model_is_of_a_kind():
 
 
 @pytest.mark.parametrize("backend", ["lightning", pytest.param("mlx", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("experiment", [None, *sorted((FOR_SMALL | FOR_PRETRAINED) - {"none"})])
+@pytest.mark.parametrize("experiment", [None, *(
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in sorted((FOR_SMALL | FOR_PRETRAINED) - {"none"})
+)])  # fmt: skip
 def test_a_pair_is_sensible_or_refused(experiment: str | None, backend: str) -> None:
     for model in sorted(OPTIONS["model"]):
         given = [f"model={model}", f"backend={backend}"]

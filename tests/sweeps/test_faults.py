@@ -69,6 +69,7 @@ def complete(root: Path) -> list[float]:
     return sorted(t.params["x"] for t in stored(root).trials if t.state.name == "COMPLETE")
 
 
+@pytest.mark.slow
 def test_after_kill_9_of_a_worker_another_one_finishes_its_trial(tmp_path):
     fake = held(tmp_path, steps=6)
     both = [worker(tmp_path, fake, **TWO, **SOON) for _ in range(2)]
@@ -100,6 +101,7 @@ def test_after_kill_9_of_a_trial_it_continues_in_its_folder(tmp_path):
     assert len(processes_of(tmp_path)) == 3, "two processes did each step of the first trial once"
 
 
+@pytest.mark.slow
 def test_after_kill_9_of_both_the_same_command_continues(tmp_path):
     fake = held(tmp_path, steps=6)
     killed = worker(tmp_path, fake, **TWO, **SOON)
@@ -118,10 +120,8 @@ def test_after_kill_9_of_both_the_same_command_continues(tmp_path):
     assert retried.user_attrs["games"] == 60 and len(retried.intermediate_values) == 6
 
 
-@pytest.mark.parametrize(
-    ("signum", "code"),
-    [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_lets_the_runs_save_and_the_same_command_continues(tmp_path, signum, code):
     fake, node = held(tmp_path, steps=4), {"jobs": 2}
     stopped = worker(tmp_path, fake, **node)

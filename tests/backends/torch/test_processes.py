@@ -227,7 +227,8 @@ def test_all_processes_skip_an_update_that_is_not_finite_in_one():
 # -- real processes -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stops", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("stops", [False, True])
 def test_two_processes_over_gloo_train_what_one_does(stops, tmp_path):  # rows 11, 13 and 22
     given = settings(tmp_path, "grpo with a reference")
     (root := tmp_path / "runs").mkdir()

@@ -7,13 +7,16 @@ from functools import partial
 from threading import Barrier
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from transformers import AutoModelForCausalLM
 
 from tests.helpers.configs import composed
 from tests.helpers.runs import assert_equal_runs, metrics_of, resume, run, settings, stop
-from tests.helpers.tiny import step_of
+from tests.helpers.tiny import batch_of, full_logprobs, plain_copy, qwen, step_of
 from tests.helpers.vllm_server import SmallServer
+from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends import load_backend
 from wordle_rl.backends.torch.load import save_adapter
 from wordle_rl.backends.vllm import serve
@@ -71,3 +74,28 @@ def test_behind_by_one_a_run_plays_a_step_before_it_learns_the_last(
     by_hand, last, earlier = (next(p.glob("model/*.safetensors")).read_bytes() for p in places)
     assert by_hand == last != earlier
     assert [m.get("staleness") for m in metrics_of(folder)] == [None, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("cap", [1e6, 2.0])
+def test_without_the_cap_an_earlier_policys_draws_have_the_mean_gradient_of_this_one(backend, cap):
+    """Over all pairs of one-token answers, of which each has the other's reward as its baseline."""
+    begin, rewards = [3, 9, 4], np.random.default_rng(0).normal(size=64)
+    model, plain = qwen(factor=9.0), plain_copy(qwen(factor=9.0))
+    shares = plain(input_ids=torch.tensor([begin])).logits[0, -1].double().softmax(-1)
+    (-0.5 * shares @ torch.from_numpy(rewards)).backward()  # half: the mean has the answer itself
+    right = torch.cat([p.grad.ravel() for p in plain.parameters()])
+
+    algorithm = Grpo(beta=0.0, scale="none", importance_cap=cap)
+    rows = [[*begin, token] for token in range(64)]
+    earlier = [full_logprobs(qwen(seed=1, factor=9.0), row) for row in rows]
+    drawn = np.exp([told[-1] for told in earlier])
+    pairs = np.stack(np.broadcast_arrays(rewards[:, None], rewards), axis=-1).reshape(-1, 2)
+    advantages = algorithm.compare(pairs)[:, 0].reshape(64, 64) @ drawn
+    batch = batch_of(
+        [(row, [0, 0, 0, 1]) for row in rows], advantages.tolist(), weights=drawn.tolist(),
+        sampler=[told.tolist() for told in earlier],
+    )  # fmt: skip
+    found = backend.gradients(backend.policy_of(model), batch, algorithm)
+    slope = torch.cat([torch.as_tensor(found[n]).ravel() for n, _ in plain.named_parameters()])
+    gap = (slope - right).norm() / right.norm()
+    assert gap < 1e-4 if cap > 2.0 else gap > 0.1

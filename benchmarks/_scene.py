@@ -40,8 +40,8 @@ SMOKE_GAMES = 16
 TRIED = 4  # the precision is tried on this fraction of the games
 
 
-def options(description: str | None) -> argparse.Namespace:
-    """Parses the command line that the benchmarks share."""
+def options(description: str | None, *, tries: bool = False) -> argparse.Namespace:
+    """Parses the command line that the benchmarks share. tries: whether --untried can be asked."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -50,7 +50,8 @@ def options(description: str | None) -> argparse.Namespace:
     parser.add_argument("--games", type=int, help=f"a multiple of {GROUP} (default: {sizes})")
     parser.add_argument("--repeats", type=int, default=5, help="timed runs of each contestant")
     parser.add_argument("--smoke", action="store_true", help="smallest size: does it still work?")
-    parser.add_argument("--untried", action="store_true", help="trl.py: try no settings, take bf16")
+    if tries:
+        parser.add_argument("--untried", action="store_true", help="try no settings, take bf16")
     given = parser.parse_args()
     if given.games is None:
         given.games = SMOKE_GAMES if given.smoke else MODELS[given.model][1]

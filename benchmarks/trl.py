@@ -155,7 +155,7 @@ def compare(
 
 
 def main() -> None:
-    given = options(__doc__)
+    given = options(__doc__, tries=True)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # TRL reports its use otherwise
     if importlib.util.find_spec("trl") is None:
         print("skipped: trl is not installed (pip install -c constraints.txt trl==1.16.0)")

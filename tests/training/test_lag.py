@@ -78,7 +78,7 @@ def test_behind_by_one_a_run_plays_a_step_before_it_learns_the_last(
 
 @pytest.mark.parametrize("cap", [1e6, 2.0])
 def test_without_the_cap_an_earlier_policys_draws_have_the_mean_gradient_of_this_one(backend, cap):
-    """Over all pairs of one-token answers, of which each has the other's reward as its baseline."""
+    """Over all pairs of one-token answers, each judged against the mean of its pair."""
     begin, rewards = [3, 9, 4], np.random.default_rng(0).normal(size=64)
     model, plain = qwen(factor=9.0), plain_copy(qwen(factor=9.0))
     shares = plain(input_ids=torch.tensor([begin])).logits[0, -1].double().softmax(-1)

@@ -33,7 +33,7 @@ _BYTES = 2  # of a weight in bfloat16
 def convert_gguf(file: Path, folder: Path, stops: Sequence[str] = ()) -> int:
     """Write the causal language model of a GGUF file to a folder, in bfloat16.
 
-    stops: tokens that end an answer, if there are others than the file's one. Returns how many
+    stops: the tokens that end an answer, where the file names only one of several. Returns how many
     weights the model has. Raises ValueError for a file that lacks some of them.
     """
     transformers.utils.logging.disable_progress_bar()

@@ -3,13 +3,16 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.helpers.commands import SMALL_RUN, training
 from tests.helpers.configs import composed
 from tests.helpers.tiny import qwen, qwen_like_tokenizer
+from wordle_rl.backends import memory as memory_plan
 from wordle_rl.backends import sizes
 from wordle_rl.backends.memory import GB, settle_memory
 from wordle_rl.backends.torch import forecast
@@ -82,11 +85,21 @@ def test_what_changes_no_game_is_chosen_and_said(capsys):
     assert settle("backend.micro_batch_tokens=16384", gb=80).backend.micro_batch_tokens == 8192
 
 
-def test_a_set_up_fits_its_machine_and_spends_most_on_learning(capsys):
+def test_a_set_up_fits_its_machine_and_spends_most_on_learning(capsys, monkeypatch):
     chosen = build_experiment(resolve(composed("experiment=gemma4b_mac")))
+    monkeypatch.setattr(memory_plan, "measure_memory", lambda: 48 * GB)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=46 * GB))
     settled = settle_memory(chosen, "mlx", "bf16", 48 * GB)
     assert (settled.backend, settled.model) == (chosen.backend, chosen.model)
     assert "chosen" not in capsys.readouterr().out
+    # beside other programs it takes what they leave, if that is enough
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=20 * GB))
+    beside = settle_memory(chosen, "mlx", "bf16", 48 * GB)
+    assert beside.backend.gradient_checkpointing and not chosen.backend.gradient_checkpointing
+    assert "GB are free\n" in capsys.readouterr().out
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=GB))
+    assert settle_memory(chosen, "mlx", "bf16", 48 * GB) == settled
+    assert "it would swap" in capsys.readouterr().out
     trainer, rollout = chosen.trainer, chosen.recipe.rollout
     learnt = trainer.steps * rollout.groups * rollout.num_generations * 6
     validations = 1 + -(-trainer.steps // trainer.validate_every)

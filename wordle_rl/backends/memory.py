@@ -344,6 +344,9 @@ def settle_memory(
             "may be used: choose a smaller model, num_generations, sampling.max_tokens or "
             "sampling.beams, model.lora={rank: 16} or model.quantize=4bit"
         )
+    free = usable(memory * free_memory() / measure_memory(), device_kind)
+    if device_kind != "cuda" and plan.peak > free and (leaner := asked.fit(free)):
+        plan, limit = leaner, free  # other programs have the rest
     changes = asked.changes(plan)
     own = f"{plan.games} games at once in training and " if plan.games else ""
     again = ", layers computed again" if plan.checkpointing else ""
@@ -373,7 +376,7 @@ def settle_memory(
 
 def describe_free(peak: float) -> str:
     """How much of this machine's memory is free, and what to do where a peak is more."""
-    free = min(psutil.virtual_memory().available, measure_memory())
+    free = free_memory()
     swaps = (
         f", but {peak / GB:.1f} are planned, so it would swap: close other programs, or lower "
         "rollout.games_at_once, model.games_at_once and backend.micro_batch_tokens"
@@ -474,6 +477,11 @@ def _measure_game(setup: Experiment, *, training: bool) -> GameSize:
 def _count_tokens(message: str) -> int:
     """Before a tokenizer is loaded. Real ones make longer tokens of English, shorter of clues."""
     return -(-len(message) // 3) + _TEMPLATE
+
+
+def free_memory() -> int:
+    """Bytes of this machine's memory that no program uses."""
+    return min(psutil.virtual_memory().available, measure_memory())
 
 
 def measure_memory() -> int:

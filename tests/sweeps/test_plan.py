@@ -53,6 +53,12 @@ def test_a_budget_in_games_is_equal_over_arms():
         size, groups = int(given["rollout.num_generations"]), int(given["rollout.groups"])
         assert groups * size == 64 and groups * size * int(given["trainer.steps"]) == 3200
         assert given["trainer.validate_every"] == given["trainer.checkpoint_every"] == "10"
+    # a run with steps of its own, and a study that does not count games, keep the size of a step
+    own = plan_study(node, ["trainer.steps=3"], compose)
+    sized = plan_study({**node, "budget": {"games_per_step": 64}}, [], compose)
+    for made in (own, sized):
+        [run, *_] = map(made.build_run, made.points or [])
+        assert "rollout.groups=32" in run and not any("validate_every" in said for said in run)
 
 
 def plan(**node: Any) -> StudyPlan:

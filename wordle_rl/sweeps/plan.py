@@ -146,7 +146,7 @@ class StudyPlan:
         """Overrides that make a run play the study's games, unless it sets its own steps."""
         budget = self.settings.budget
         said = {key_of(override) for override in run}
-        if budget.games is None or "trainer.steps" in said:
+        if budget.games is None and budget.games_per_step is None:
             return []
         rollout = self.compose(run)["rollout"]
         size, groups, more = rollout["num_generations"], rollout["groups"], []
@@ -158,6 +158,8 @@ class StudyPlan:
                     f"rollout.num_generations={size}, not {budget.games_per_step}"
                 )
             more = [f"rollout.groups={groups}"]
+        if budget.games is None or "trainer.steps" in said:
+            return more
         steps = budget.games // (groups * size)
         if steps < budget.validations:
             raise ConfigError(

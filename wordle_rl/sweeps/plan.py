@@ -143,7 +143,7 @@ class StudyPlan:
         }
 
     def _fit_budget(self, run: Sequence[str]) -> list[str]:
-        """Overrides that make a run play the study's games, unless it sets its own steps."""
+        """Overrides that give a run the study's step size and games, unless it sets its own."""
         budget = self.settings.budget
         said = {key_of(override) for override in run}
         if budget.games is None and budget.games_per_step is None:

@@ -344,7 +344,7 @@ def settle_memory(
             "may be used: choose a smaller model, num_generations, sampling.max_tokens or "
             "sampling.beams, model.lora={rank: 16} or model.quantize=4bit"
         )
-    free = usable(memory * free_memory() / measure_memory(), device_kind)
+    free = min(limit, usable(memory * free_memory() / measure_memory(), "cpu"))
     if device_kind != "cuda" and plan.peak > free and (leaner := asked.fit(free)):
         plan, limit = leaner, free  # other programs have the rest
     changes = asked.changes(plan)

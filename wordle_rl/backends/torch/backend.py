@@ -21,8 +21,8 @@ from wordle_rl.backends.memory import settle_memory
 from wordle_rl.backends.torch.devices import (
     choose_computing,
     choose_device,
-    limit_product_caches,
     measure_device,
+    prepare_memory,
 )
 from wordle_rl.backends.torch.forecast import foretell
 from wordle_rl.backends.torch.load import load_model, save_adapter
@@ -184,7 +184,7 @@ def _build_policy(setup: Experiment) -> tuple[TorchPolicy, Experiment]:
     with announce(f"loading {setup.model.path}"):
         place = 0 if launch is None else launch.local_rank
         device = choose_device(backend, place)
-        limit_product_caches(setup.model, device)
+        prepare_memory(setup.model, device)
         computing = choose_computing(backend, torch.device(device))
         if launch is None or launch.rank == 0:  # the other processes get its choices
             kind, memory = measure_device(device, backend.processes_here)

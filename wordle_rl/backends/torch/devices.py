@@ -4,6 +4,7 @@ A device computes in bf16 if it has units for it. Without them a CPU takes sever
 bf16, with them a half to a seventh of the time.
 """
 
+import ctypes
 import os
 
 import psutil
@@ -19,6 +20,7 @@ DTYPES: dict[Precision, torch.dtype] = {
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
 }
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # names of malloc.h
 _LOOK = 0.2  # seconds in which other programs are looked at
 
 
@@ -52,16 +54,20 @@ def choose_device(backend: LightningSettings, index: int) -> str:
     return f"cuda:{index}" if accelerator == "cuda" else accelerator
 
 
-def limit_product_caches(model: ModelSettings, device: str) -> None:
-    """Let oneDNN and torch keep few prepared matrix products for a pretrained model on the CPU.
+def prepare_memory(model: ModelSettings, device: str) -> None:
+    """Let a pretrained model on the CPU keep what it frees, and few prepared matrix products.
 
-    Call this before the first operation. A product is prepared for one size of matrices, with
-    memory of its own, and sizes differ from batch to batch. Each cache keeps 1,024 of them, which
-    takes gigabytes with SmolLM2. Small models are faster with that default.
+    Call this before the first operation. Layers take and free gigabytes in each step, and to get
+    them from the system, page by page, takes as long as to fill them. A product is prepared for one
+    size of matrices, with memory of its own, and sizes differ from batch to batch. Both caches keep
+    1,024 of them, which takes gigabytes with SmolLM2. Small models are faster with that default.
     """
     if device == "cpu" and is_large(model):
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
         os.environ.setdefault("LRU_CACHE_CAPACITY", "32")  # torch's own, above oneDNN's
+        if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # of GNU's C library alone
+            mallopt(_M_MMAP_THRESHOLD, 2**31 - 1)
+            mallopt(_M_TRIM_THRESHOLD, -1)
 
 
 def choose_computing(settings: LightningSettings, device: torch.device) -> Computing:

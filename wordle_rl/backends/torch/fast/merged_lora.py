@@ -7,12 +7,15 @@ In bfloat16 a sum loses what is below half of its last place, about as much as a
 """
 
 import copy
+from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+
+_JOINED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # they multiply the same
 
 
 class MergedLinear(nn.Linear):
@@ -72,7 +75,19 @@ def merge_adapter(model: Any, adapter: str = "default") -> Any:
     merged = copy.deepcopy(base, shared)
     for name, layer in adapted.items():
         merged.set_submodule(name, MergedLinear(layer, adapter))
+    for module in merged.modules():
+        for names in _JOINED:
+            layers = [getattr(module, name, None) for name in names]
+            if all(isinstance(layer, MergedLinear) for layer in layers):
+                _lay_together(layers)
     return merged.eval()
+
+
+def _lay_together(layers: list[Any]) -> None:
+    """Make the sums of some layers rows of one matrix, so that join() need not copy them."""
+    rows = join([layer.weight for layer in layers]).split([len(layer.weight) for layer in layers])
+    for layer, own in zip(layers, rows, strict=True):
+        layer.weight.data = own
 
 
 def refresh_sums(merged: nn.Module) -> None:
@@ -87,8 +102,8 @@ def multiply(x: torch.Tensor, *layers: nn.Linear) -> torch.Tensor:
 
     Either all layers have biases, or none has.
     """
-    weight = _join([layer.weight for layer in layers])
-    bias = None if layers[0].bias is None else _join([layer.bias for layer in layers])
+    weight = join([layer.weight for layer in layers])
+    bias = None if layers[0].bias is None else join([layer.bias for layer in layers])
     merged = [layer for layer in layers if isinstance(layer, MergedLinear)]
     if not merged or not torch.is_grad_enabled():
         return F.linear(x, weight, bias)
@@ -97,8 +112,22 @@ def multiply(x: torch.Tensor, *layers: nn.Linear) -> torch.Tensor:
     return product
 
 
-def _join(tensors: list[torch.Tensor]) -> torch.Tensor:
-    return tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+def join(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """Tensors below each other. Frozen ones that lie so in memory are not copied."""
+
+    def place(tensor: torch.Tensor) -> tuple[int, int, bool]:
+        return tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.requires_grad
+
+    first = tensors[0]
+    if len(tensors) == 1:
+        return first
+    memory, start, trained = place(first)
+    starts = accumulate((tensor.numel() for tensor in tensors[:-1]), initial=start)
+    if trained or any(
+        place(t) != (memory, at, False) for t, at in zip(tensors, starts, strict=True)
+    ):
+        return torch.cat(tensors)
+    return first.as_strided((sum(map(len, tensors)), *first.shape[1:]), first.stride())
 
 
 class _Multiply(torch.autograd.Function):
@@ -127,7 +156,7 @@ class _Multiply(torch.autograd.Function):
         ranks = [len(down) for down in downs]
         parts = zip(grad.split([width for width, _ in ctx.layers], dim=1), ctx.layers, strict=True)
         own = [(part, scale) for part, (_, scale) in parts if scale is not None]  # are adapted
-        narrow = (rows @ _join([down.to(rows.dtype) for down in downs]).T).split(ranks, dim=1)
+        narrow = (rows @ join([down.to(rows.dtype) for down in downs]).T).split(ranks, dim=1)
         narrow_grads = [
             part @ (up * scale).to(rows.dtype) for (part, scale), up in zip(own, ups, strict=True)
         ]

@@ -16,7 +16,7 @@ from transformers.models.llama import modeling_llama as llama
 from transformers.models.qwen2 import modeling_qwen2 as qwen2
 
 from wordle_rl.backends.sizes import is_written_out
-from wordle_rl.backends.torch.fast.merged_lora import MergedLinear
+from wordle_rl.backends.torch.fast.merged_lora import MergedLinear, join
 
 _PARTS = {
     qwen2.Qwen2ForCausalLM, qwen2.Qwen2Model, qwen2.Qwen2DecoderLayer, qwen2.Qwen2Attention,
@@ -40,7 +40,7 @@ def can_be_fast(model: nn.Module) -> bool:
 
 
 class FastQwen2:
-    """The trunk of a Qwen2 or Llama with its current weights. It does not see later updates."""
+    """The trunk of a Qwen2 or Llama with its current weights. Use it until their next update."""
 
     @torch.no_grad()
     def __init__(self, trunk: Any) -> None:
@@ -86,10 +86,10 @@ class _Layer:
     def __init__(self, layer: Any) -> None:
         attention, mlp = layer.self_attn, layer.mlp
         parts = (attention.q_proj, attention.k_proj, attention.v_proj)
-        self._qkv = torch.cat([part.weight for part in parts])
+        self._qkv = join([part.weight for part in parts])
         biased = attention.q_proj.bias is not None  # Llama's are not
-        self._qkv_bias = torch.cat([part.bias for part in parts]) if biased else None
-        self._gate_up = torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])
+        self._qkv_bias = join([part.bias for part in parts]) if biased else None
+        self._gate_up = join([mlp.gate_proj.weight, mlp.up_proj.weight])
         self._out, self._down = attention.o_proj.weight, mlp.down_proj.weight
         self._before, self._between = layer.input_layernorm, layer.post_attention_layernorm
         self._dim = attention.head_dim

@@ -32,7 +32,7 @@ from benchmarks._scene import machine
 from benchmarks._timing import spread
 from wordle_rl.backends import load_backend
 from wordle_rl.backends.sizes import Sizes, find_sizes
-from wordle_rl.backends.torch.devices import DTYPES
+from wordle_rl.backends.torch.devices import DTYPES, prepare_memory
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.models import fetched_folder
@@ -88,6 +88,7 @@ def measure(name: str, given: argparse.Namespace) -> None:
         for settings in ([*ROLLOUTS, *given.few], ["experiment=imitate", *given.few])
     )
     backend, sizes = learning.backend, find_sizes(learning.model)[0]
+    prepare_memory(learning.model, "cpu")
     policy = load_backend(backend).build_policy(
         learning.model, backend, temperature=1.0, optim=Optim(lr=0.0)
     )

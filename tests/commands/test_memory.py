@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -95,7 +96,8 @@ def test_a_set_up_fits_its_machine_and_spends_most_on_learning(capsys, monkeypat
     # beside other programs it takes what they leave, if that is enough
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=20 * GB))
     beside = settle_memory(chosen, "mlx", "bf16", 48 * GB)
-    assert beside.backend.gradient_checkpointing and not chosen.backend.gradient_checkpointing
+    half = replace(chosen.backend, micro_batch_tokens=chosen.backend.micro_batch_tokens // 2)
+    assert beside.backend == half  # takes 17.6 of 20 GB; two thirds of 20 would be too few
     assert "GB are free\n" in capsys.readouterr().out
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=GB))
     assert settle_memory(chosen, "mlx", "bf16", 48 * GB) == settled

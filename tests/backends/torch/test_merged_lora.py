@@ -7,7 +7,7 @@ import torch
 from tests.helpers.tiny import batch_of, gemma, lora_of, policy_of
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.torch.fast.frozen_head import compute_logprobs
-from wordle_rl.backends.torch.fast.merged_lora import merge_adapter
+from wordle_rl.backends.torch.fast.merged_lora import join, merge_adapter
 from wordle_rl.policy.token_outputs import Wanted
 
 ROWS = [([3, 9, 4, 30, 31, 5, 20], [0, 0, 0, 1, 1, 0, 1]), ([3, 9, 7], [0, 0, 1])]
@@ -29,6 +29,21 @@ def test_the_sums_follow_the_adapter(change, model_folder, tmp_path):
             for place in np.flatnonzero(marks):
                 expected = logits[place - 1, ids[place]].item()
                 assert found[row, place] == pytest.approx(expected, abs=1e-4)
+
+
+def test_frozen_matrices_below_each_other_are_joined_without_a_copy(model_folder):
+    merged = merge_adapter(lora_of(model_folder))
+    attention, mlp = merged.model.layers[1].self_attn, merged.model.layers[1].mlp
+    for layers in (
+        [attention.q_proj, attention.k_proj, attention.v_proj], [mlp.gate_proj, mlp.up_proj]
+    ):  # fmt: skip
+        parts = [layer.weight for layer in layers]
+        joined = join(parts)
+        assert torch.equal(joined, torch.cat(parts)) and joined.data_ptr() == parts[0].data_ptr()
+        assert torch.equal(join(parts[::-1]), torch.cat(parts[::-1]))
+    rows = [part.requires_grad_() for part in torch.randn(6, 4).split([2, 4])]
+    join(rows).sum().backward()
+    assert all(torch.equal(row.grad, torch.ones_like(row)) for row in rows)
 
 
 def test_other_adapters_and_models_go_through_peft(model_folder):

@@ -132,7 +132,7 @@ class Plan:
             weights += _FULL * self.parameters  # the trained ones, which the others are rounded of
         adapters = _FULL * self.trained if lora else 0
         sums = 0  # of base and adapter, through which LoRA computes on a CPU
-        if self._is_fast:
+        if self.device_kind == "cpu" and sizes.known and not self.quantized:
             sums = self.size * sizes.layers * sum(i * o for i, o in self._adapted)
         reference = self.reference or (adapters if lora else self.parameters * self.size)
         with_muon = (self.trained if lora else in_layers) if self.muon else 0

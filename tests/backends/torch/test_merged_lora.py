@@ -1,8 +1,11 @@
 """A LoRA model computes through sums of base and adapter, and learns as peft would."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 
 from tests.helpers.tiny import batch_of, gemma, lora_of, policy_of
 from wordle_rl.algorithms.sft import Sft
@@ -13,9 +16,15 @@ from wordle_rl.policy.token_outputs import Wanted
 ROWS = [([3, 9, 4, 30, 31, 5, 20], [0, 0, 0, 1, 1, 0, 1]), ([3, 9, 7], [0, 0, 1])]
 
 
+def adapted(family: str, folder: str) -> Any:
+    settings = LoraConfig(r=2, target_modules="all-linear")
+    return lora_of(folder) if family == "qwen2" else get_peft_model(gemma(), settings)
+
+
+@pytest.mark.parametrize("family", ["qwen2", "gemma"])  # with layers written out, and without
 @pytest.mark.parametrize("change", ["update", "load"])
-def test_the_sums_follow_the_adapter(change, model_folder, tmp_path):
-    policy, other = policy_of(lora_of(model_folder)), policy_of(lora_of(model_folder))
+def test_the_sums_follow_the_adapter(change, family, model_folder, tmp_path):
+    policy, other = (policy_of(adapted(family, model_folder)) for _ in range(2))
     batch = batch_of(ROWS, [1.0, 1.0])
     policy.update(batch, Sft())
     if change == "load":
@@ -46,28 +55,19 @@ def test_frozen_matrices_below_each_other_are_joined_without_a_copy(model_folder
     assert all(torch.equal(row.grad, torch.ones_like(row)) for row in rows)
 
 
-def test_other_adapters_and_models_go_through_peft(model_folder):
-    from peft import LoraConfig, get_peft_model
-
-    dora = LoraConfig(r=2, target_modules="all-linear", use_dora=True)
-    inner = lora_of(model_folder).unload()
-    assert merge_adapter(get_peft_model(inner, dora)) is None
-    other = get_peft_model(gemma(), LoraConfig(r=2, target_modules="all-linear"))
-    assert policy_of(other).lm.model is other
+def test_other_adapters_go_through_peft():
+    other = get_peft_model(gemma(), LoraConfig(r=2, target_modules="all-linear", use_dora=True))
+    assert merge_adapter(other) is None and policy_of(other).lm.model is other
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("kind", ["tokens", "means", "choices"])
-@pytest.mark.parametrize("family", ["qwen2", "gemma"])  # with layers written out, and without
+@pytest.mark.parametrize("family", ["qwen2", "gemma"])
 def test_logprobs_under_a_frozen_head_are_those_of_autograd(
     family, kind, temperature, model_folder
 ):
-    from peft import LoraConfig, get_peft_model
-
     places, vocabulary = 700, 64
-    other = LoraConfig(r=2, target_modules="all-linear")
-    adapted = lora_of(model_folder) if family == "qwen2" else get_peft_model(gemma(), other)
-    lm = policy_of(adapted).lm
+    lm = policy_of(adapted(family, model_folder)).lm
     assert lm.frozen_head is not None and len(lm.frozen_head) >= vocabulary
     draw = np.random.default_rng(0)
     states = torch.randn(places, lm.frozen_head.shape[1], requires_grad=True)

@@ -30,7 +30,7 @@ def test_two_scorings_are_equal_though_the_adapter_has_dropout(
     merged, adapter, monkeypatch
 ):  # row 16
     if not merged:  # as on a GPU, where peft computes
-        monkeypatch.setattr("wordle_rl.backends.torch.policy.can_be_fast", lambda model: False)
+        monkeypatch.setattr("wordle_rl.backends.torch.policy.merge_adapter", lambda model: None)
     policy = policy_of(lora_of(adapter))
     assert any(isinstance(m, torch.nn.Dropout) and m.p == 0.5 for m in policy.model.modules())
     policy.keep_reference()

@@ -27,7 +27,6 @@ from wordle_rl.backends.torch.causal_lm import CausalLM, ValueHead
 from wordle_rl.backends.torch.devices import DTYPES
 from wordle_rl.backends.torch.engine import TorchRows
 from wordle_rl.backends.torch.fast.merged_lora import merge_adapter, refresh_sums
-from wordle_rl.backends.torch.fast.rollouts import can_be_fast
 from wordle_rl.backends.torch.load import load_weights, save_adapter
 from wordle_rl.backends.torch.optimizers import (
     build_adamw,
@@ -82,12 +81,10 @@ class TorchPolicy(Policy):
         self.apply_gradients: list[Callable[[], Any]] = [o.step for o in self.optimizers]
         self._is_lora = hasattr(model, "peft_config")
         self._has_copy = not self._is_lora and next(model.parameters()).dtype != DTYPES[precision]
-        on_cpu = next(model.parameters()).device.type == "cpu"
-        self._merged = merge_adapter(model) if self._is_lora and on_cpu else None
-        if self._merged is not None and not can_be_fast(self._merged):
-            self._merged = None  # peft's own forward pass is as fast
-        computes = _copy_model(model, precision) if self._has_copy else self._merged or model
         known: Any = is_known(model.config)
+        on_cpu = next(model.parameters()).device.type == "cpu"
+        self._merged = merge_adapter(model) if self._is_lora and on_cpu and known else None
+        computes = _copy_model(model, precision) if self._has_copy else self._merged or model
         kind, self.make_cache = (CausalLM, TorchRows) if known else (PlainLM, PlainRows)
         self.lm = kind(computes, checkpointing=gradient_checkpointing)
         self.shares_openings = self.lm.shares_openings

@@ -43,17 +43,20 @@ class _LogProbs(torch.autograd.Function):
             logits = lm.compute_logits(states[now], part.options)
             if temperature != 1.0:
                 logits /= temperature
-            # A row stays in the cache inside softmax. Its greatest entry gives the normaliser.
-            table = logits.softmax(-1)
-            normalizer = logits.amax(-1) - table.amax(-1).log()
+            most = logits.amax(-1, keepdim=True)
             chosen = logits[place, columns] * shares
+            # The table is divided by its sums after the product, where it has fewer columns.
+            table = logits.sub_(most).exp_()
+            sums = table.sum(-1, keepdim=True)
+            normalizer = (most + sums.log())[:, 0]
             logprobs[now] = torch.zeros_like(normalizer).index_add(0, place, chosen) - normalizer
             if slopes is not None:
-                table.index_put_((place, columns), -shares, accumulate=True)
+                removed = shares * -sums[place, 0]
+                table.index_put_((place, columns), removed, accumulate=True)
                 weight = head
                 if part.options is not None:
                     weight = head[torch.from_numpy(part.options.tokens).to(head.device)]
-                slopes[now] = (table.to(weight.dtype) @ weight).to(states.dtype)
+                slopes[now] = ((table.to(weight.dtype) @ weight) / sums).to(states.dtype)
         if slopes is not None:
             ctx.save_for_backward(slopes)
             ctx.temperature = temperature

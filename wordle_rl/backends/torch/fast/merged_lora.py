@@ -14,6 +14,9 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
+
+from wordle_rl.backends.torch.fast.norms import GemmaNorm
 
 _JOINED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # they multiply the same
 
@@ -75,7 +78,9 @@ def merge_adapter(model: Any, adapter: str = "default") -> Any:
     merged = copy.deepcopy(base, shared)
     for name, layer in adapted.items():
         merged.set_submodule(name, MergedLinear(layer, adapter))
-    for module in merged.modules():
+    for name, module in list(merged.named_modules()):
+        if type(module) is Gemma3RMSNorm:
+            merged.set_submodule(name, GemmaNorm(module))
         for names in _JOINED:
             layers = [getattr(module, name, None) for name in names]
             if all(isinstance(layer, MergedLinear) for layer in layers):

@@ -1,9 +1,9 @@
 """Qwen2's and Llama's layers written out for training on CPU: as transformers, but faster.
 
 Tokens are rows of one matrix. The opening that all sequences share is computed once, and padding
-fills each sequence only up to the longest. Norms and attention have backward passes of their own,
-because autograd's many small operations take longer than the matrix products. The last layer
-computes only the places whose hidden states are wanted.
+fills each sequence only up to the longest. Norms, rotations and attention have backward passes of
+their own, because autograd's many small operations take longer than the matrix products. The last
+layer computes only the places whose hidden states are wanted.
 """
 
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from wordle_rl.backends.torch.fast.merged_lora import MergedLinear, multiply
+from wordle_rl.backends.torch.fast.norms import RmsNorm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,33 +119,7 @@ def _attend(joined: torch.Tensor, layout: Layout, attention: Any) -> torch.Tenso
 
 
 def _normalize(norm: Any, x: torch.Tensor) -> Any:
-    return _Norm.apply(x, norm.weight, norm.variance_epsilon)
-
-
-class _Norm(torch.autograd.Function):
-    """Root-mean-square norm, computed in float32."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-        exact = x.float()
-        norm = torch.linalg.vector_norm(exact, dim=-1, keepdim=True)
-        scale = norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
-        exact = exact * scale
-        ctx.save_for_backward(exact, scale, weight)
-        return exact.to(x.dtype) * weight
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        [grad] = grads
-        exact, scale, weight = ctx.saved_tensors
-        # Operations on mixed types are several times slower.
-        outer, weight = grad.float(), weight.float()
-        products = outer * exact
-        along = (products @ weight)[:, None]
-        inner = (outer * weight).addcmul_(exact, along, value=-1.0 / grad.shape[-1]).mul_(scale)
-        weight_grad = products.sum(0).to(grad.dtype) if ctx.needs_input_grad[1] else None
-        return inner.to(grad.dtype), weight_grad, None
+    return RmsNorm.apply(x, norm.weight, norm.variance_epsilon)
 
 
 class _Rotate(torch.autograd.Function):

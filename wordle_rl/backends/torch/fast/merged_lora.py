@@ -121,7 +121,8 @@ def join(tensors: list[torch.Tensor]) -> torch.Tensor:
     """Tensors below each other. Frozen ones that lie so in memory are not copied."""
 
     def place(tensor: torch.Tensor) -> tuple[int, int, bool]:
-        return tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.requires_grad
+        memory = tensor.untyped_storage().data_ptr()
+        return memory, int(tensor.storage_offset()), tensor.requires_grad
 
     first = tensors[0]
     if len(tensors) == 1:

@@ -43,12 +43,12 @@ class _LogProbs(torch.autograd.Function):
             logits = lm.compute_logits(states[now], part.options)
             if temperature != 1.0:
                 logits /= temperature
-            most = logits.amax(-1, keepdim=True)
+            greatest = logits.amax(-1, keepdim=True)
             chosen = logits[place, columns] * shares
             # The table is divided by its sums after the product, where it has fewer columns.
-            table = logits.sub_(most).exp_()
+            table = logits.sub_(greatest).exp_()
             sums = table.sum(-1, keepdim=True)
-            normalizer = (most + sums.log())[:, 0]
+            normalizer = (greatest + sums.log())[:, 0]
             logprobs[now] = torch.zeros_like(normalizer).index_add(0, place, chosen) - normalizer
             if slopes is not None:
                 removed = shares * -sums[place, 0]

@@ -118,7 +118,7 @@ def multiply(x: torch.Tensor, *layers: nn.Linear) -> torch.Tensor:
 
 
 def join(tensors: list[torch.Tensor]) -> torch.Tensor:
-    """Tensors below each other. Frozen ones that lie so in memory are not copied."""
+    """Tensors stacked by rows. Frozen ones that already lie so in memory are not copied."""
 
     def place(tensor: torch.Tensor) -> tuple[int, int, bool]:
         memory = tensor.untyped_storage().data_ptr()

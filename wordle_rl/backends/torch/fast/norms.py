@@ -1,4 +1,4 @@
-"""Root-mean-square norms, computed in float32, with a backward pass in few operations."""
+"""Root-mean-square norms on CPU, computed in float32, with a backward pass in few operations."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 
 class GemmaNorm(nn.Module):
-    """Gemma 3's norm, whose weight is kept less 1, with that weight frozen."""
+    """Gemma 3's norm with its weight frozen. The model holds that weight minus 1."""
 
     weight: torch.Tensor
 
@@ -25,7 +25,7 @@ class GemmaNorm(nn.Module):
 
 
 class RmsNorm(torch.autograd.Function):
-    """Of x [..., H] with a weight [H], which multiplies in its own type."""
+    """The norm of x [..., H], times a weight [H] in the weight's own type."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:

@@ -87,11 +87,13 @@ def split_micro_batches(batch: Batch, max_tokens: int) -> list[NDArray[np.int64]
     return _pack(list(members.values()), batch.lengths, max_tokens)
 
 
-def split_by_prompt(batch: Batch, max_tokens: int) -> list[NDArray[np.int64]]:
+def split_by_prompt(
+    batch: Batch, max_tokens: int, *, apart: bool = True
+) -> list[NDArray[np.int64]]:
     """Like split_micro_batches, for a model that computes a shared prefix only once.
 
     Guesses drawn in one state begin with the same conversation. Where that is most of their tokens,
-    each prompt has micro-batches of its own.
+    they stay together, and with `apart` each prompt has micro-batches of its own.
     """
     usual = split_micro_batches(batch, max_tokens)
     if batch.units is not None or not usual:
@@ -99,9 +101,11 @@ def split_by_prompt(batch: Batch, max_tokens: int) -> list[NDArray[np.int64]]:
     prompts: dict[bytes, list[list[int]]] = {}
     for row, begin in enumerate(batch.trained.argmax(axis=1).tolist()):
         prompts.setdefault(batch.ids[row, :begin].tobytes(), []).append([row])
-    apart = [part for rows in prompts.values() for part in _pack(rows, batch.lengths, max_tokens)]
-    fewer = 2 * sum(count_computed(batch, part) for part in apart)
-    return apart if fewer <= sum(count_computed(batch, part) for part in usual) else usual
+    parts = [part for rows in prompts.values() for part in _pack(rows, batch.lengths, max_tokens)]
+    fewer = 2 * sum(count_computed(batch, part) for part in parts)
+    if fewer > sum(count_computed(batch, part) for part in usual):
+        return usual
+    return parts if apart else _pack([part.tolist() for part in parts], batch.lengths, max_tokens)
 
 
 def count_computed(batch: Batch, rows: NDArray[np.int64]) -> int:

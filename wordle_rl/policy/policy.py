@@ -47,6 +47,7 @@ class Policy(ABC):
     reference: Policy | None = None  # another model, which never changes; None for the start
     version = 0  # raised whenever the weights may change
     shares_openings = False  # whether the model computes once what all rows begin with
+    mixes_openings = False  # or what some of them begin with
 
     def __init__(
         self,
@@ -267,7 +268,9 @@ class Policy(ABC):
     def _try(self, batch: Batch, work: Callable[[RowIndex], T]) -> tuple[list[T], RowIndex | None]:
         """Do all the work. Returns the rows that did not fit into memory, too, if there are any."""
         done = []
-        split = split_by_prompt if self.shares_openings else split_micro_batches
+        split = split_micro_batches
+        if self.shares_openings:
+            split = partial(split_by_prompt, apart=not self.mixes_openings)
         for rows in split(batch, self.micro_batch_tokens):
             try:
                 if batch.trained[rows].any():

@@ -121,12 +121,24 @@ def test_an_update_moves_the_language_model_and_the_reference_stays(folder: Path
 
 
 @pytest.mark.parametrize("lora", [None, "all-linear"], ids=["full", "lora"])
-def test_an_opening_that_is_computed_once_has_the_same_gradient(folder: Path, lora: Any) -> None:
+@pytest.mark.parametrize("openings", [[24], [33, 18]], ids=["one", "two"])
+def test_an_opening_that_is_computed_once_has_the_same_gradient(
+    folder: Path, openings: list[int], lora: Any
+) -> None:
     random = np.random.default_rng(0)
-    opening = random.integers(6, VOCAB, 24).tolist()
-    rows = [(opening + random.integers(6, VOCAB, n).tolist(), [0] * 26 + [1] * (n - 2))
-            for n in (9, 6, 4)]  # fmt: skip
-    batch = batch_of(rows, [1.0, -0.5, 0.7])
+    rows = []
+    for size in openings:
+        opening = random.integers(6, VOCAB, size).tolist()
+        unlike = 2 * (len(openings) == 1)  # tokens behind it that are not trained
+        rows += [
+            (
+                opening + random.integers(6, VOCAB, n).tolist(),
+                [0] * (size + unlike) + [1] * (n - unlike),
+            )
+            for n in (9, 6, 4)
+        ]
+    rows.append((rows[0][0], [0] * len(rows[0][0])))  # nothing of it is trained
+    batch = batch_of(rows, [1.0, -0.5, 0.7, -0.2, 0.4, 0.3, 0.1][: len(rows)])
     found = []
     for least in (16, 1000):  # once, and in each sequence
         with pytest.MonkeyPatch.context() as patch:

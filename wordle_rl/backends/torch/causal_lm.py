@@ -32,6 +32,7 @@ from wordle_rl.policy.token_outputs import LanguageModel, Wanted
 from wordle_rl.runs.instantiate import ConfigError
 
 _LEAST = 16  # tokens of an opening that is worth a forward pass of its own
+_NOWHERE = 2**40  # the place of a key that nothing sees
 
 
 def recompute(function: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
@@ -133,17 +134,14 @@ class CausalLM(LanguageModel):
         most = self.states_at_once(wanted)
         return (compute_logprobs(self, states, wanted, temperature, most),)
 
-    def compute_hidden(
-        self, ids: torch.Tensor, start: int = 0, cache: DynamicCache | None = None
-    ) -> torch.Tensor:
-        """Hidden states [N, T, H] of the tokens [N, T] from a place on, padded on the right.
+    def compute_hidden(self, ids: torch.Tensor, cache: DynamicCache | None = None) -> torch.Tensor:
+        """Hidden states [N, T, H] of sequences [N, T], padded on the right.
 
-        cache: keys and values of the tokens before them, to which theirs are added.
+        cache: an empty one, to which their keys and values are added.
         """
-        end = start + ids.shape[1]
-        places = torch.arange(start, end, device=ids.device)[None]
+        places = torch.arange(ids.shape[1], device=ids.device)[None]
         return self._trunk(
-            input_ids=ids, attention_mask=self._build_masks(places, end), position_ids=places,
+            input_ids=ids, attention_mask=self._build_masks(places, places), position_ids=places,
             past_key_values=cache, use_cache=cache is not None,
         ).last_hidden_state  # fmt: skip
 
@@ -156,14 +154,24 @@ class CausalLM(LanguageModel):
         if self.is_fast and len(ids) and 2 <= ids.shape[1] <= LONGEST_WRITTEN_OUT:
             again = bool(self._recomputed)
             return fast_training.compute_states(self._trunk, ids, wanted, checkpointing=again)
-        shared = 0 if self._recomputed else fast_training.count_shared(ids, wanted)
-        if shared < _LEAST or len(ids) < 2:
+        starts, firsts, group = find_openings(ids, wanted)
+        if self._recomputed or 2 * len(firsts) > len(ids) or int(starts.max()) < _LEAST:
             with recompute_layers(self._recomputed):
                 return self.compute_hidden(ids)[:, :-1][wanted]
-        cache = DynamicCache()
-        self.compute_hidden(ids[:1, :shared], 0, cache)
-        cache.batch_repeat_interleave(len(ids))
-        return self.compute_hidden(ids[:, shared:-1], shared, cache)[wanted[:, shared:]]
+        cache, end = DynamicCache(), int(starts.max())
+        self.compute_hidden(ids[firsts, :end], cache)
+        cache.batch_select_indices(group)
+        last = (wanted * torch.arange(wanted.shape[1], device=ids.device)).amax(1)
+        width = int((last + 1 - starts).max())
+        places = starts[:, None] + torch.arange(width, device=ids.device)
+        inside = places.clamp(max=wanted.shape[1] - 1)
+        opening = torch.arange(end, device=ids.device).expand(len(ids), -1)
+        keys = torch.cat([opening.masked_fill(opening >= starts[:, None], _NOWHERE), places], dim=1)
+        hidden = self._trunk(
+            input_ids=ids.gather(1, inside), attention_mask=self._build_masks(places, keys),
+            position_ids=inside, past_key_values=cache, use_cache=True,
+        ).last_hidden_state  # fmt: skip
+        return hidden[wanted.gather(1, inside) & (inside == places)]
 
     def choose_rollout_trunk(self) -> CausalLM | FastQwen2:
         """The fastest trunk for rollouts with the current weights."""
@@ -191,26 +199,50 @@ class CausalLM(LanguageModel):
         if self._last_place is not None:  # only padding, which nobody reads, reaches beyond it
             places = places.clamp(max=self._last_place)
         hidden = self._trunk(
-            input_ids=ids, attention_mask=self._build_masks(cache.positions, cache.capacity),
+            input_ids=ids,
+            attention_mask=self._build_masks(
+                cache.positions, torch.arange(cache.capacity, device=ids.device)[None]
+            ),
             position_ids=places, past_key_values=cache, use_cache=True,
         ).last_hidden_state  # fmt: skip
         return hidden[torch.arange(len(ids), device=ids.device), last]
 
     def _build_masks(
-        self, positions: torch.Tensor, keys: int
+        self, positions: torch.Tensor, keys: torch.Tensor
     ) -> torch.Tensor | dict[str, torch.Tensor]:
-        """The keys that each position sees, as bool [N or 1, 1, T, keys].
+        """Which of the keys at the places [N or 1, keys] each position sees: [N or 1, 1, T, keys].
 
         Models that name a kind for each layer take one mask for each kind. Padding comes after a
         row's tokens, so the causal mask hides it.
         """
-        behind = positions[:, None, :, None] - torch.arange(keys, device=positions.device)
+        behind = positions[:, None, :, None] - keys[:, None, None, :]
         causal = behind >= 0
         windowed = causal & (behind < self._window) if self._window else causal
         if self._layer_types is None:
             return windowed
         masks = {"full_attention": causal, "sliding_attention": windowed}
         return {kind: masks[kind] for kind in set(self._layer_types)}
+
+
+def find_openings(
+    ids: torch.Tensor, wanted: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Where the own part of each sequence [N] starts, behind what several of them begin with.
+
+    ids, wanted: as in compute_states. Returns the starts, one sequence [G] of each opening, and
+    which of the G openings each sequence has. Openings end before the first wanted place.
+    """
+    rows, ends = ids.tolist(), wanted.int().argmax(1).tolist()
+    known: dict[tuple[int, ...], int] = {}
+    group = [
+        known.setdefault(tuple(row[:end]), len(known)) for row, end in zip(rows, ends, strict=True)
+    ]
+    if 2 * len(known) > len(rows):  # then what all begin with
+        ends = [fast_training.count_shared(ids, wanted)] * len(rows)
+        group = [0] * len(rows)
+    starts, groups = torch.tensor([ends, group], device=ids.device)
+    firsts = torch.tensor([group.index(one) for one in range(max(group) + 1)], device=ids.device)
+    return starts, firsts, groups
 
 
 def find_layers(trunk: nn.Module) -> list[nn.Module]:

@@ -88,6 +88,7 @@ class TorchPolicy(Policy):
         kind, self.make_cache = (CausalLM, TorchRows) if known else (PlainLM, PlainRows)
         self.lm = kind(computes, checkpointing=gradient_checkpointing)
         self.shares_openings = self.lm.shares_openings
+        self.mixes_openings = not self.lm.is_fast
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
         self._scaler.scale(torch.zeros(1, device=self.device))  # prepares it in every process
 

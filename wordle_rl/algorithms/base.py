@@ -98,7 +98,7 @@ class Imitation:
     reasoning: Literal["none", "notes"] = "none"  # the thought before each guess
     choices: bool = False  # learn every guess that the player might have made, not only its own
     slips: float = 0.0  # share of turns in which a mistake, never learnt, replaces the guess
-    on_policy: bool = False  # the model plays the games, and the player only teaches
+    on_policy: float = 0.0  # share of the groups that the model plays, and the player only teaches
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from wordle_rl.algorithms.base import Imitation
 from wordle_rl.algorithms.sft import Sft
-from wordle_rl.runs.instantiate import Within
+from wordle_rl.runs.instantiate import Share, Within
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,18 +25,24 @@ class Distill(Sft):
     targets: Literal["sampled", "distribution"] = "distribution"
     # Share of turns in which a mistake, never learnt, replaces the guess.
     slips: Annotated[float, Within(0, 0.9)] = 0.3
-    on_policy: bool = False  # the model plays, and the player says what it might have answered
+    # Share of the groups that the model plays; the player says what it might have answered.
+    on_policy: bool | Share = False
 
     def __post_init__(self) -> None:
-        if self.on_policy and (self.slips or self.targets == "sampled" or self.reasoning != "none"):
+        if self.on_policy and (self.targets == "sampled" or self.reasoning != "none"):
             raise ValueError(
-                "algorithm.on_policy=true needs algorithm.slips=0, algorithm.reasoning=none and "
-                "algorithm.targets=distribution: the model makes its own mistakes"
+                "algorithm.on_policy needs algorithm.reasoning=none and "
+                "algorithm.targets=distribution: the player never says the model's own guesses"
+            )
+        if self.on_policy == 1 and self.slips:
+            raise ValueError(
+                "algorithm.on_policy=true needs algorithm.slips=0: the model makes its own "
+                "mistakes. With a share below 1 the player's games have them"
             )
 
     @property
     def imitates(self) -> Imitation | None:
         return Imitation(
             player=self.player, reasoning=self.reasoning, slips=self.slips,
-            choices=self.targets == "distribution", on_policy=self.on_policy,
+            choices=self.targets == "distribution", on_policy=float(self.on_policy),
         )  # fmt: skip

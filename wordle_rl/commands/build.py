@@ -355,6 +355,7 @@ def build_teacher(
         distribution=wanted.choices,
         reasoning=Reasoning(knowledge) if thinks else None,
         on_policy=knowledge.words.allowed if wanted.on_policy else None,
+        own_share=wanted.on_policy,
     )
 
 

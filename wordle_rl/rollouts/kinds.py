@@ -8,7 +8,7 @@ share the secrets, so a group never spans two processes.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -79,31 +79,32 @@ def play_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout
     """rollout=game: whole games. A group is the games on one secret, from the same state.
 
     rollout=turn stops them after one answer, so that a group is several guesses in one state. A
-    teacher, if there is one, plays instead of the policy.
+    teacher, if there is one, plays the groups that it does not leave to the policy.
     """
     step, teacher = task.step, task.step.recipe.teacher
     games = task.games(task.size)
+    groups = [place for place in task.places for _ in range(task.size)]
+    own = [teacher is None or teacher.leaves(group) for group in groups]
+    player = task.player() if any(own) else None
+    scripted = ScriptedPlayer(**vars(teacher), draws=task.draws) if teacher else None
 
-    if teacher is None or teacher.on_policy:
-        player = task.player()
-        with step.policy.timers("game"):
-            play(player, games, answers=answers, watch=lambda _: step.check())
-        talks = player.all_talks(games)
+    def answer(live: Mapping[int, Game], turn: int) -> None:
+        for name, actor, mine in ("game", player, True), ("teacher", scripted, False):
+            theirs = {number: game for number, game in live.items() if own[number] is mine}
+            if theirs and actor is not None:
+                with step.policy.timers(name):
+                    actor(theirs, turn)
+
+    play(answer, games, answers=answers, watch=lambda _: step.check())
+    rollouts: list[Rollout] = []
+    for number, (game, group) in enumerate(zip(games, groups, strict=True)):
         # A teacher's lesson has every token of an answer, also where a grammar left no choice.
-        if teacher is not None and step.recipe.sampling.grammar is not None:
-            talks = [scripted_talks(game, step.form) for game in games]
-    else:
-        with step.policy.timers("teacher"):
-            scripted = ScriptedPlayer(**vars(teacher), draws=task.draws)
-            play(scripted, games, answers=answers, watch=lambda _: step.check())
-            talks = [
-                scripted_talks(game, step.form, scripted.slipped[number])
-                for number, game in enumerate(games)
-            ]
-    return [
-        Rollout(game=game, group=task.places[number // task.size], talks=talks[number])
-        for number, game in enumerate(games)
-    ]
+        if player and own[number] and not (scripted and step.recipe.sampling.grammar):
+            talks = player.talks.get(number, [])
+        else:
+            talks = scripted_talks(game, step.form, scripted.slipped[number] if scripted else ())
+        rollouts.append(Rollout(game=game, group=group, talks=talks))
+    return rollouts
 
 
 def play_best_of(task: RolloutTask) -> list[Rollout]:

@@ -132,6 +132,21 @@ def test_the_plan_and_the_trainer_share_the_same_openings(family, length, checkp
     assert (tokens.count < 0.7 * layers * 5 * length) == (once < 0.7 * apart)
 
 
+@pytest.mark.parametrize("alike", [2, 4])
+def test_the_plan_and_the_trainer_compute_each_prompt_once(alike):
+    model, opening, length = build("qwen3"), 120, 150
+    rows = [[10 + row // alike] * opening + [5 + row] * 30 for row in range(8)]
+    batch = batch_of([(ids, [0] * opening + [1] * 30) for ids in rows], [1.0] * 8)
+    planned = replace(
+        plan(), sizes=read_sizes(model.config), device_kind="cpu", lora=None, sequences=8,
+        game=GameSize(opening, length, 30), micro_batch_tokens=8 * length, alike=alike,
+    )  # fmt: skip
+    with LayerTokens() as tokens:
+        policy_of(model, micro_batch_tokens=8 * length, max_context=700).score(batch)
+    computed = tokens.count / model.config.num_hidden_layers
+    assert computed == pytest.approx(8 * length - planned.shared, abs=8)
+
+
 def test_what_fits_is_found():
     one = plan()
     games = one.find_games(48 * GB)

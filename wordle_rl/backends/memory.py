@@ -83,6 +83,7 @@ class Plan:
     held_out_games: int  # at once in validation and reports
     beams: int = 1  # answers that each of these follows
     sequences: int = 1_000_000  # that a step learns from
+    alike: int = 0  # of them that begin with one prompt, 0 where all do
     micro_batch_tokens: int
     checkpointing: bool = False
     work: dict[str, str] = field(default_factory=dict)  # what a run plays, for the table
@@ -189,7 +190,8 @@ class Plan:
         """Tokens of the fullest micro-batch that stand there again, and are computed once."""
         fast = self._is_fast and self.game.whole <= LONGEST_WRITTEN_OUT
         once = shares_openings(self.device_kind, written_out=fast, checkpointing=self.checkpointing)
-        return (self.rows - 1) * self.game.opening if once and self.sizes.known else 0
+        prompts = 1 if fast or not self.alike else -(-self.rows // self.alike)
+        return (self.rows - prompts) * self.game.opening if once and self.sizes.known else 0
 
     @property
     def _layer(self) -> float:
@@ -403,6 +405,7 @@ def plan_memory(setup: Experiment, device_kind: DeviceKind, precision: str) -> P
         games=training, group=rollout.num_generations,
         held_out_games=held_out, beams=setup.recipe.sampling.beams,
         sequences=rollout.groups // backend.processes * rollout.num_generations * answers,
+        alike=0 if rollout.kind == "game" else rollout.num_generations,
         micro_batch_tokens=backend.micro_batch_tokens,
         checkpointing=backend.gradient_checkpointing,
         work={

@@ -143,8 +143,8 @@ def test_the_plan_and_the_trainer_compute_each_prompt_once(alike):
     )  # fmt: skip
     with LayerTokens() as tokens:
         policy_of(model, micro_batch_tokens=8 * length, max_context=700).score(batch)
-    computed = tokens.count / model.config.num_hidden_layers
-    assert computed == pytest.approx(8 * length - planned.shared, abs=8)
+    expected = model.config.num_hidden_layers * (8 * length - planned.shared)
+    assert tokens.count == pytest.approx(expected, rel=0.02)
 
 
 def test_what_fits_is_found():

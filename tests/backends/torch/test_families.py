@@ -126,17 +126,11 @@ def test_an_opening_that_is_computed_once_has_the_same_gradient(
     folder: Path, openings: list[int], lora: Any
 ) -> None:
     random = np.random.default_rng(0)
-    rows = []
+    rows, unlike = [], 2 * (len(openings) == 1)  # tokens behind an opening that are not trained
     for size in openings:
         opening = random.integers(6, VOCAB, size).tolist()
-        unlike = 2 * (len(openings) == 1)  # tokens behind it that are not trained
-        rows += [
-            (
-                opening + random.integers(6, VOCAB, n).tolist(),
-                [0] * (size + unlike) + [1] * (n - unlike),
-            )
-            for n in (9, 6, 4)
-        ]
+        rows += [(opening + random.integers(6, VOCAB, n).tolist(),
+                  [0] * (size + unlike) + [1] * (n - unlike)) for n in (9, 6, 4)]  # fmt: skip
     rows.append((rows[0][0], [0] * len(rows[0][0])))  # nothing of it is trained
     batch = batch_of(rows, [1.0, -0.5, 0.7, -0.2, 0.4, 0.3, 0.1][: len(rows)])
     found = []

@@ -212,7 +212,10 @@ def check_loaded_adapter(settings: LoraSettings, *, rank: int, alpha: float) -> 
     """
     for name, loaded, asked in (("rank", rank, settings.rank), ("alpha", alpha, settings.alpha)):
         if abs(loaded - asked) > 1e-6 * abs(asked):
-            raise ConfigError(f"model.lora.{name} must be {loaded}, as in model.path, not {asked}")
+            raise ConfigError(
+                f"model.lora.{name} must be {loaded}, as in model.path, not {asked}: "
+                "model.lora=null takes what is there"
+            )
 
 
 def choose_layers(targets: str | list[str], layers: Sequence[str]) -> list[str]:

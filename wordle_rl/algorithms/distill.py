@@ -16,7 +16,7 @@ class Distill(Sft):
     """As sft, with log p averaged over all answers that the player might have given.
 
     The average is over the answers that begin with the tokens so far. targets=sampled uses only the
-    player's own guess, as in sft. With on_policy the games are the model's own (Ross et al. 2011,
+    player's own guess, as in sft. With on_policy games are the model's own (Ross et al. 2011,
     DAgger), so it learns what to do after its own mistakes. The rest of a guess that is wrong
     already weighs a tenth: otherwise it would be most of the lesson, and it has nothing to do with
     the clues.
@@ -32,7 +32,7 @@ class Distill(Sft):
         if self.on_policy and (self.targets == "sampled" or self.reasoning != "none"):
             raise ValueError(
                 "algorithm.on_policy needs algorithm.reasoning=none and "
-                "algorithm.targets=distribution: the player never says the model's own guesses"
+                "algorithm.targets=distribution: the player did not make the model's guesses"
             )
         if self.on_policy == 1 and self.slips:
             raise ValueError(

@@ -47,7 +47,7 @@ class Policy(ABC):
     reference: Policy | None = None  # another model, which never changes; None for the start
     version = 0  # raised whenever the weights may change
     shares_openings = False  # whether the model computes once what all rows begin with
-    mixes_openings = False  # or what some of them begin with
+    mixes_openings = False  # whether it does so for several openings in one micro-batch
 
     def __init__(
         self,

@@ -158,6 +158,7 @@ class CausalLM(LanguageModel):
         if self._recomputed or 2 * len(firsts) > len(ids) or int(starts.max()) < _LEAST:
             with recompute_layers(self._recomputed):
                 return self.compute_hidden(ids)[:, :-1][wanted]
+        # Each opening is computed once, and its keys and values are copied to its sequences.
         cache, end = DynamicCache(), int(starts.max())
         self.compute_hidden(ids[firsts, :end], cache)
         cache.batch_select_indices(group)
@@ -210,10 +211,10 @@ class CausalLM(LanguageModel):
     def _build_masks(
         self, positions: torch.Tensor, keys: torch.Tensor
     ) -> torch.Tensor | dict[str, torch.Tensor]:
-        """Which of the keys at the places [N or 1, keys] each position sees: [N or 1, 1, T, keys].
+        """The keys that each position [N or 1, T] sees, as bool [N or 1, 1, T, keys].
 
-        Models that name a kind for each layer take one mask for each kind. Padding comes after a
-        row's tokens, so the causal mask hides it.
+        keys: their places [N or 1, keys]. Models that name a kind for each layer take one mask for
+        each kind. Padding comes after a row's tokens, so the causal mask hides it.
         """
         behind = positions[:, None, :, None] - keys[:, None, None, :]
         causal = behind >= 0
@@ -227,10 +228,10 @@ class CausalLM(LanguageModel):
 def find_openings(
     ids: torch.Tensor, wanted: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Where the own part of each sequence [N] starts, behind what several of them begin with.
+    """Find what several of N sequences begin with, up to the first wanted place.
 
-    ids, wanted: as in compute_states. Returns the starts, one sequence [G] of each opening, and
-    which of the G openings each sequence has. Openings end before the first wanted place.
+    ids, wanted: as in compute_states. Returns how many tokens of each sequence are its opening [N],
+    a sequence that begins with each opening [G], and the number of each sequence's opening [N].
     """
     rows, ends = ids.tolist(), wanted.int().argmax(1).tolist()
     known: dict[tuple[int, ...], int] = {}

@@ -1,7 +1,7 @@
 """The config as a command composes it, and what conf/ offers."""
 
-import copy
 import functools
+import pickle
 
 from hydra import compose, initialize_config_dir
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -33,8 +33,8 @@ def composed(*overrides: str, name: str = "config") -> DictConfig:
     rest = [override for override in given if not _chooses(override)]
     values = OverridesParser.create().parse_overrides(rest)
     if any(value.is_hydra_override() or value.is_sweep_override() for value in values):
-        return _composed(name, *given)
-    config = copy.deepcopy(_composed(name, *choices))
+        return pickle.loads(_composed(name, *given))
+    config = pickle.loads(_composed(name, *choices))
     ConfigLoaderImpl._apply_overrides_to_config(values, config)
     return config
 
@@ -46,6 +46,6 @@ def _chooses(override: str) -> bool:
 
 
 @functools.cache
-def _composed(name: str, *overrides: str) -> DictConfig:
+def _composed(name: str, *overrides: str) -> bytes:
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        return compose(name, overrides=list(overrides))
+        return pickle.dumps(compose(name, overrides=list(overrides)))

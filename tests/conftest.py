@@ -38,7 +38,6 @@ os.environ["MPLBACKEND"] = "Agg"
 gc.set_threshold(100_000, 50, 100)
 
 
-
 def keep_files(source: Any) -> None:
     """Read files of conf/ and of Hydra once, which it otherwise reads in each composition."""
     read_anew, kept = source.load_config, {}

@@ -6,13 +6,12 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from tests.helpers.configs import composed
+from tests.helpers.configs import OPTIONS, composed
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Game, GameStatus, Rules
 from wordle_rl.prompts.parser import parse, parse_call
 from wordle_rl.rewards.scoring import RewardSet, build_reward_set
-from wordle_rl.runs.paths import CONF
 from wordle_rl.words.lists import WordLists
 
 ANSWERS = ("batch", "catch", "crane", "crept", "hatch", "latch", "match", "patch", "sleep", "watch")
@@ -28,10 +27,6 @@ POLICIES = [
     )
     if retries == 1 or "retry" in (invalid, unparsable)  # else nothing is ever asked for again
 ]
-
-
-def options(group: str) -> list[str]:
-    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
 
 
 def node(group: str, option: str) -> Any:
@@ -52,7 +47,7 @@ def shipped(name: str, form: str = "conversation") -> RewardSet:
     return build_reward_set(given, KNOWLEDGE, form)
 
 
-SETS = {name: shipped(name) for name in [*options("reward"), UNLAWFUL]}
+SETS = {name: shipped(name) for name in [*OPTIONS["reward"], UNLAWFUL]}
 LAWFUL = {name: rewards for name, rewards in SETS.items() if rewards.lawful}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.configs import OPTIONS
 from tests.helpers.reward_sets import (
     ANSWERS,
     KNOWLEDGE,
@@ -20,7 +21,6 @@ from tests.helpers.reward_sets import (
     WORDS,
     guesses,
     node,
-    options,
     play,
     shipped,
 )
@@ -98,7 +98,7 @@ def stages(curriculum: str, rewards: RewardSet, form: str) -> list[RewardSet]:
 def on_the_way(form: str) -> dict[str, RewardSet]:
     """Every set of conf/reward, and all that the curricula make of the lawful ones on their way."""
     found = {name: shipped(name, form) for name in SETS} | {THOUGHTS: asking_for_thoughts(form)}
-    for curriculum, name in product(options("curriculum"), LAWFUL):
+    for curriculum, name in product(OPTIONS["curriculum"], LAWFUL):
         for number, planned in enumerate(stages(curriculum, found[name], form)):
             if planned not in found.values():
                 found[f"{curriculum} to {name}, mixture {number}"] = planned

@@ -81,7 +81,6 @@ def same_start() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def no_pages() -> Iterator[None]:
     """Runs in this process end without report.html, which takes a second or two."""
-    gc.freeze()  # statsmodels looks for garbage, and would look at all that torch and others hold
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train_command, "write_page", lambda folder: None)
         yield

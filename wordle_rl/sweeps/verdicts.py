@@ -290,7 +290,6 @@ def _squared_error(off: np.ndarray, cluster: np.ndarray) -> float:
 def find_verdicts(spreads: Mapping[str, Spread], measure: Measure, margin: float) -> list[Effect]:
     """The effects of comparisons that are corrected together. margin: counts as no difference."""
     from scipy.stats import t
-    from statsmodels.stats.multitest import multipletests
 
     if not spreads:
         return []
@@ -299,25 +298,26 @@ def find_verdicts(spreads: Mapping[str, Spread], measure: Measure, margin: float
         float(2 * t.sf(abs(s.mean) / s.error, s.seeds - 1)) if s.error else float(s.mean == 0.0)
         for s in spreads.values()
     ]
-    found: Any = multipletests(alone, alpha=ERROR, method="holm")
-    rejected, corrected = found[0], found[1]
-    levels, passed = {}, 0  # the level at which each was tested, so that interval and verdict agree
-    for number in np.argsort(alone, kind="stable"):
+    levels: dict[int, float] = {}  # at which each was tested, so that interval and verdict agree
+    corrected, highest, passed = {}, 0.0, 0
+    for number in np.argsort(alone, kind="stable"):  # Holm, Scand. J. Statist. 6 (1979)
+        left = len(alone) - len(levels)
         levels[number] = ERROR / (len(alone) - passed)
-        passed += rejected[number]
+        corrected[number] = highest = min(1.0, max(highest, left * alone[number]))
+        passed += highest <= ERROR
     effects = []
     for number, (name, spread) in enumerate(spreads.items()):
         half = float(t.ppf(1 - levels[number] / 2, spread.seeds - 1)) * spread.error
         low, high = (measure.scale * (spread.mean + way * half) for way in (-1, 1))
         verdict = UNDECIDED
-        if rejected[number]:
+        if corrected[number] <= ERROR:
             verdict = measure.higher if spread.mean > 0 else measure.lower
         elif -margin <= low and high <= margin:
             verdict = f"equal within {margin:g}"
         effects.append(
             Effect(
                 name=name, difference=measure.scale * spread.mean, low=low, high=high,
-                p=float(corrected[number]), verdict=verdict, seeds=spread.seeds,
+                p=corrected[number], verdict=verdict, seeds=spread.seeds,
                 secrets=spread.secrets,
                 resolution=measure.scale * find_resolution(spread, comparisons=len(spreads)),
             )

@@ -12,6 +12,8 @@ from tests.helpers.studies import states, stored, work
 from wordle_rl.runs.files import read_json, write_json
 from wordle_rl.sweeps import run
 
+pytestmark = pytest.mark.slow
+
 NODE = {
     "params": {"seed": "choice(0, 1)"},
     "arms": {"low": ["x=0.1"], "high, too": ["x=0.9"]},
@@ -79,7 +81,6 @@ def test_only_the_missing_trials_run_elsewhere(root, tmp_path, monkeypatch):
     assert before == after
 
 
-@pytest.mark.slow
 def test_a_sampled_study_may_grow_and_draws_the_same_points_elsewhere(tmp_path):
     sampler = {"_target_": "optuna.samplers.TPESampler", "n_startup_trials": 2}
     node = {"params": {"x": "interval(0.0, 1.0)"}, "n_trials": 3, "sampler": sampler}

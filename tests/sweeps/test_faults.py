@@ -17,6 +17,8 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.sweeps.plan import StudyPlan
 from wordle_rl.sweeps.run import StudyStopped, run_study
 
+pytestmark = pytest.mark.slow
+
 TWO = {"params": {"x": "choice(0.1, 0.9)"}}
 SOON = {"heartbeat": 1, "grace": 2}  # seconds; a real study has 60 and 180
 TPE = {"_target_": "optuna.samplers.TPESampler", "seed": 0, "constant_liar": True}
@@ -69,7 +71,6 @@ def complete(root: Path) -> list[float]:
     return sorted(t.params["x"] for t in stored(root).trials if t.state.name == "COMPLETE")
 
 
-@pytest.mark.slow
 def test_after_kill_9_of_a_worker_another_one_finishes_its_trial(tmp_path):
     fake = held(tmp_path, steps=6)
     both = [worker(tmp_path, fake, **TWO, **SOON) for _ in range(2)]
@@ -101,7 +102,6 @@ def test_after_kill_9_of_a_trial_it_continues_in_its_folder(tmp_path):
     assert len(processes_of(tmp_path)) == 3, "two processes did each step of the first trial once"
 
 
-@pytest.mark.slow
 def test_after_kill_9_of_both_the_same_command_continues(tmp_path):
     fake = held(tmp_path, steps=6)
     killed = worker(tmp_path, fake, **TWO, **SOON)
@@ -120,7 +120,6 @@ def test_after_kill_9_of_both_the_same_command_continues(tmp_path):
     assert retried.user_attrs["games"] == 60 and len(retried.intermediate_values) == 6
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_lets_the_runs_save_and_the_same_command_continues(tmp_path, signum, code):
     fake, node = held(tmp_path, steps=4), {"jobs": 2}
@@ -139,7 +138,6 @@ def test_a_signal_lets_the_runs_save_and_the_same_command_continues(tmp_path, si
     assert [*steps_done(tmp_path).values()] == [[1, 2, 3, 4]] * 3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [None, TPE])
 def test_two_workers_share_the_trials_of_one_sqlite_file(tmp_path, sampler):
     node: dict[str, Any] = {"params": {"x": "range(0, 5)"}}
@@ -168,8 +166,8 @@ def test_a_poor_trial_is_pruned_and_its_run_ends(tmp_path, fake):
     ("how", "cause"),
     [
         ({"fail": "the model is broken"}, "the model is broken (exit code 1"),
-        pytest.param({"summary": False}, "exit code 0, no summary", marks=pytest.mark.slow),
-        pytest.param({"value": math.nan}, "not a number", marks=pytest.mark.slow),
+        ({"summary": False}, "exit code 0, no summary"),
+        ({"value": math.nan}, "not a number"),
     ],
 )
 def test_three_failures_in_a_row_stop_a_study_with_the_cause(tmp_path, fake, how, cause):
@@ -222,7 +220,6 @@ def test_other_settings_are_refused_by_name(tmp_path):
         work(tmp_path, params={"x": "choice(0.2, 0.3)"})
 
 
-@pytest.mark.slow
 def test_a_worker_that_was_only_slow_leaves_its_trial_to_the_one_that_took_it(tmp_path):
     fake = held(tmp_path, steps=4)
     slow = worker(tmp_path, fake, **TWO, **SOON)

@@ -100,7 +100,8 @@ def test_games_are_played_and_scored_as_by_a_whole_forward_pass(model, grammar):
             assert row[place] == pytest.approx(expected, abs=2e-4)
 
 
-@pytest.mark.parametrize("lora", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("lora", [False, True])
 def test_two_steps_of_grpo_change_what_is_trained_and_are_read_back(model, lora, tmp_path):
     save(model, tmp_path / "model")
     network = lora_of(str(tmp_path / "model")) if lora else model
@@ -122,6 +123,7 @@ def test_two_steps_of_grpo_change_what_is_trained_and_are_read_back(model, lora,
     assert same(weights_of(network), after)
 
 
+@pytest.mark.slow
 def test_a_command_trains_and_resumes_bit_for_bit(tmp_path, capsys):
     save(build("lfm2"), tmp_path / "model")
     line = (

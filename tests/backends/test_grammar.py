@@ -116,7 +116,7 @@ def test_the_gradient_of_a_masked_policy_is_that_of_the_expected_reward(backend)
 def test_draws_follow_the_masked_distribution_and_the_trainer_scores_them_alike(name, backend):
     model, tokenizer, form = model_and_form()
     policy = backend.policy_of(model, tokenizer, temperature=TEMPERATURE, max_context=2048)
-    grammar, count = GRAMMARS[name], 600
+    grammar, count = GRAMMARS[name], 300
     sampling = Sampling(temperature=TEMPERATURE, max_tokens=40, **grammar)
     player = ModelPlayer(
         engine=policy.engine(), form=form, sampling=sampling, draws=Draws(seed=1),
@@ -150,7 +150,7 @@ def test_draws_follow_the_masked_distribution_and_the_trainer_scores_them_alike(
 
 
 @pytest.mark.parametrize(
-    ("style", "count"), [(Symbols(), 170), (Spelled(), 40)], ids=["words", "spelled"]
+    ("style", "count"), [(Symbols(), 60), (Spelled(), 15)], ids=["words", "spelled"]
 )
 def test_an_untrained_model_guesses_an_allowed_word_each_time_and_none_twice(
     style, count, original

@@ -144,6 +144,7 @@ def score_mlx_policy(policy: Any) -> np.ndarray:
     return policy.score(one_row(IDS, [0, *[1] * (len(IDS) - 1)]))[0]
 
 
+@pytest.mark.slow
 def test_an_adapter_trained_on_mlx_is_exported_in_each_form(tmp_path: Path) -> None:
     base, run, policy = mlx_run(tmp_path, lora=True)
     expected = score_mlx_policy(policy)

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,16 +15,11 @@ from wordle_rl.sweeps import readme
 from wordle_rl.sweeps.verdicts import judge, read_study
 
 STUDIES = sorted(path.parent for path in (ROOT / "sweeps").glob("*/study.json"))
-QUICK = "algorithm"  # the largest; its eleven comparisons see a wrong correction by Holm
+each_study = pytest.mark.parametrize("folder", STUDIES, ids=lambda folder: folder.name)
 
 
-def studies() -> list[Any]:
-    """The studies as parameters, all but one for the slow tests."""
-    slow = pytest.mark.slow
-    return [pytest.param(f, id=f.name, marks=[] if f.name == QUICK else [slow]) for f in STUDIES]
-
-
-@pytest.mark.parametrize("folder", studies())
+@pytest.mark.slow
+@each_study
 def test_a_study_keeps_its_verdicts_and_a_stranger_finds_the_same(folder):
     kept = read_json(folder / "study.json")["effects"]
     for found, one in zip(judge(read_study(folder)), kept, strict=True):
@@ -37,7 +31,8 @@ def test_a_study_keeps_its_verdicts_and_a_stranger_finds_the_same(folder):
     assert said.returncode == 0 and said.stdout.count("\n") == len(kept) > 0, said.stderr
 
 
-@pytest.mark.parametrize("folder", studies())
+@pytest.mark.slow
+@each_study
 def test_a_page_is_what_its_files_say(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(readme, "save_figure", lambda *_: None)  # the slowest part
     here = tmp_path / folder.name
@@ -46,7 +41,8 @@ def test_a_page_is_what_its_files_say(folder, tmp_path, monkeypatch):
     assert (here / "README.md").read_text() == (folder / "README.md").read_text()
 
 
-@pytest.mark.parametrize("folder", studies())
+@pytest.mark.slow
+@each_study
 def test_games_are_few_bytes_and_agree_with_the_trials(folder):
     packed = (folder / "games.csv.xz").read_bytes()
     assert len(packed) < 2_000_000

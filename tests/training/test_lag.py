@@ -34,9 +34,8 @@ def meeting(meet: Barrier, alone: int, work: Callable[..., Any], step: Step, *sa
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize("how", ["backend=lightning", "backend=mlx", pytest.param(
-    "rollout.engine=vllm", marks=pytest.mark.slow
-)])  # fmt: skip
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["backend=lightning", "backend=mlx", "rollout.engine=vllm"])
 def test_behind_by_one_a_run_plays_a_step_before_it_learns_the_last(
     how, tmp_path, root, monkeypatch
 ):

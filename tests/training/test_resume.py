@@ -62,11 +62,9 @@ STOPS = {  # by stage: moment, its call in this process, whole steps that must h
 }
 
 
-QUICK = ("grammar", "ppo behind by one, in phases")  # the others add groups and an adapter
-
-
 @pytest.mark.parametrize(
-    "stage", [*QUICK, *(pytest.param(s, marks=pytest.mark.slow) for s in STOPS if s not in QUICK)]
+    "stage",
+    ["grammar", *(pytest.param(s, marks=pytest.mark.slow) for s in STOPS if s != "grammar")],
 )
 def test_stopped_at_any_moment_a_run_equals_one_that_never_stopped(stage, tmp_path, root, capfd):
     # row 22
@@ -94,6 +92,7 @@ class Killed(BaseException):
     """In the place of kill -9: nothing that follows runs."""
 
 
+@pytest.mark.slow
 def test_a_run_out_of_patience_is_finished_early_and_so_is_one_that_was_killed(tmp_path, root):
     given = [*settings(tmp_path, "dpo"), "trainer.validate_every=1", "rules.max_turns=6"]
     given += ["sampling.max_tokens=12"]

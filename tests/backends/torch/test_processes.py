@@ -41,7 +41,7 @@ from wordle_rl.rollouts.teacher import TeacherSettings
 from wordle_rl.runs.processes import ALONE, share
 from wordle_rl.training.step import StepResult, train_step
 
-pytestmark = pytest.mark.usefixtures("quiet")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quiet")]
 
 
 class Meeting:
@@ -159,17 +159,8 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-QUICK = ("grpo", "best of, in fresh prompts")
-
-
-@pytest.mark.parametrize(
-    ("kind", "size"),
-    [
-        *((kind, 2) for kind in QUICK),
-        *(pytest.param(kind, 2, marks=pytest.mark.slow) for kind in KINDS if kind not in QUICK),
-        *(pytest.param(kind, 3, marks=pytest.mark.slow) for kind in KINDS),
-    ],
-)
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("kind", KINDS)
 def test_several_processes_play_and_learn_what_one_does(kind, size):  # rows 11 and 13
     algorithm, recipe = KINDS[kind]
 
@@ -227,7 +218,6 @@ def test_all_processes_skip_an_update_that_is_not_finite_in_one():
 # -- real processes -------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("stops", [False, True])
 def test_two_processes_over_gloo_train_what_one_does(stops, tmp_path):  # rows 11, 13 and 22
     given = settings(tmp_path, "grpo with a reference")

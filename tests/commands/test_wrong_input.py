@@ -223,6 +223,7 @@ def test_a_file_from_outside_is_refused_before_it_is_composed(kind, tmp_path, mo
         compose_config("config", ["prompt=mine"])
 
 
+@pytest.mark.slow
 def test_a_study_of_ones_own_without_a_package_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "sweep").mkdir()
     (tmp_path / "sweep" / "mine.yaml").write_text("name: mine\n")

@@ -37,7 +37,7 @@ def printed() -> str:
     return "\n".join(module.describe_group(module.build_step(2, None)))
 
 
-@pytest.fixture(params=["page", "run"])
+@pytest.fixture(params=["page", pytest.param("run", marks=pytest.mark.slow)])
 def rows(request: pytest.FixtureRequest) -> list[Row]:
     return read_table(PAGE if request.param == "page" else request.getfixturevalue("printed"))
 

@@ -81,6 +81,7 @@ def test_settings_without_a_default_end_in_a_verdict_on_page_and_terminal(
     tmp_path, monkeypatch, capsys, seeds
 ):
     """Won games have two guesses and others seven: 16 secrets of 40 save five guesses each."""
+    monkeypatch.setattr("wordle_rl.sweeps.readme.save_figure", lambda *_: None)  # the slowest part
     monkeypatch.setenv("FAKE", '{"secrets": 40, "steps": 1}')
     node: Any = {"params": {"seed": f"choice({seeds})", "x": "choice(0.1, 0.9)"}}
     its = type("Work", (str,), {"seconds": (7200.0, 10800.0)})("its work")

@@ -66,6 +66,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {n: run(path / "runs", *g)[1] for n, g in (("lightning", given), ("mlx", mine))}
 
 
+@pytest.mark.slow
 def test_a_run_plays_and_learns_the_same_as_on_lightning(both):
     names = [{f for f in files(folder) if "checkpoints/" not in f} for folder in both.values()]
     assert names[0] == names[1]
@@ -79,6 +80,7 @@ def test_a_run_plays_and_learns_the_same_as_on_lightning(both):
         assert first[1][name] == pytest.approx(first[0][name], rel=1e-3, abs=1e-5), name
 
 
+@pytest.mark.slow
 def test_a_fully_trained_run_is_evaluated_on_either_backend(both, tmp_path):
     wins = []
     for overrides in ([], ["backend=lightning"]):

@@ -232,6 +232,7 @@ def test_a_study_of_ones_own_without_a_package_is_refused_in_one_line(tmp_path: 
     assert "# @package hydra.sweeper" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["train.py --help", "train.py --cfg job"])
 def test_help_and_config_are_shown_without_heavy_imports(line: str) -> None:
     _, alone = command("-X", "importtime", "-c", "import hydra.main")

@@ -25,6 +25,8 @@ from wordle_rl.rollouts.settings import Step
 from wordle_rl.training import loop
 from wordle_rl.training.step import learn_step, sample_step
 
+pytestmark = pytest.mark.slow
+
 
 def meeting(meet: Barrier, alone: int, work: Callable[..., Any], step: Step, *sample: Any) -> Any:
     """Do the work when another thread does, too. alone: the step that needs none."""
@@ -34,7 +36,6 @@ def meeting(meet: Barrier, alone: int, work: Callable[..., Any], step: Step, *sa
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.slow
 @pytest.mark.parametrize("how", ["backend=lightning", "backend=mlx", "rollout.engine=vllm"])
 def test_behind_by_one_a_run_plays_a_step_before_it_learns_the_last(
     how, tmp_path, root, monkeypatch

@@ -113,6 +113,7 @@ def test_a_run_out_of_patience_is_finished_early_and_so_is_one_that_was_killed(t
     assert "resumes" not in RunFolder(stopped).manifest()
 
 
+@pytest.mark.slow
 def test_killed_before_its_best_checkpoint_was_marked_a_run_exports_that_one(tmp_path, root):
     # row 22
     given = [*settings(tmp_path, "sft"), "trainer.steps=3"]
@@ -230,6 +231,7 @@ def test_a_damaged_best_checkpoint_is_never_exported(damage, spoiled, capsys):
     assert "best checkpoint: step 1 is lost, so step 3 was exported" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_what_a_resume_changed_stays_in_force(tmp_path, root, capsys, monkeypatch):
     saved: list[tuple[float, float]] = []  # rates of the moments, whenever a policy is saved
     real = TorchPolicy.save

@@ -36,6 +36,7 @@ def policy_of_kind(kind: str, model_folder: str, **settings: Any) -> MlxPolicy:
     return mlx_policy_of(model, precision="bf16" if kind == "bf16" else "fp32", **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bf16", "lora"])
 def test_a_head_learns_what_states_are_worth_though_the_model_rests(kind, model_folder, tmp_path):
     policy = policy_of_kind(kind, model_folder, lr=4e-2)

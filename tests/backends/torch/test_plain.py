@@ -38,6 +38,8 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.step import train_step
 from wordle_rl.training.update import pad
 
+pytestmark = pytest.mark.slow
+
 BASE: dict[str, Any] = WIDE | IDS | {"max_position_embeddings": 1000}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "head_dim": 8}
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -100,7 +102,6 @@ def test_games_are_played_and_scored_as_by_a_whole_forward_pass(model, grammar):
             assert row[place] == pytest.approx(expected, abs=2e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("lora", [False, True])
 def test_two_steps_of_grpo_change_what_is_trained_and_are_read_back(model, lora, tmp_path):
     save(model, tmp_path / "model")
@@ -123,7 +124,6 @@ def test_two_steps_of_grpo_change_what_is_trained_and_are_read_back(model, lora,
     assert same(weights_of(network), after)
 
 
-@pytest.mark.slow
 def test_a_command_trains_and_resumes_bit_for_bit(tmp_path, capsys):
     save(build("lfm2"), tmp_path / "model")
     line = (

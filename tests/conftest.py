@@ -37,7 +37,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["MPLBACKEND"] = "Agg"
 # Looking for garbage after every 700 new objects takes 6 % of all time, and finds little.
 gc.set_threshold(100_000, 50, 100)
-# Nor is freed memory given back, which takes as long to get again as to fill (GNU's C library).
+# Freed memory is kept, because to get it again takes as long as to fill it (GNU's C library).
 if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
     mallopt(-3, 2**31 - 1)  # M_MMAP_THRESHOLD
     mallopt(-1, -1)  # M_TRIM_THRESHOLD

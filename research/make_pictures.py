@@ -4,8 +4,8 @@
     python research/what_rl_teaches.py outputs/demo/* --output outputs/learnt
     python research/make_pictures.py outputs/demo/* --turns outputs/learnt/turns.csv.gz
 
-demo: wins on the 315 test secrets (greedy, every tenth step) and on the 200 validation secrets
-(drawn), a line for each run, beside three scripts; and one game before and after training, the
+demo: wins on the 315 test secrets, greedy every tenth step and drawn (four games a secret) at each
+validation, a line for each run, beside three scripts; and one game before and after training, the
 first test secret in hash order that the start lost and every run won. learnt: what the turns show.
 report and watch: the pages themselves, in Chromium (extra `browser`). The colours are the pages'.
 """
@@ -28,6 +28,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
+from wordle_rl import load_player
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.reports.run import Board, Run, read_run
@@ -36,7 +37,9 @@ from wordle_rl.runs.paths import PACKAGE, ROOT
 from wordle_rl.words.lists import load_words
 
 DOCS = ROOT / "docs"
-SCRIPTS = {"teacher": 90.0, "any answer that fits": 98.1}  # docs/FINDINGS.md, "Other players"
+SCRIPTS = {  # wins on the test secrets; docs/FINDINGS.md, "Other players"
+    "teacher": 90.0, "random answer that fits": 98.1, "most informative guess": 100.0,
+}  # fmt: skip
 WIDE = 620  # pixels of the browser's window; at 400 a page's text is still 10 high
 SECRET = "mound"  # watched
 
@@ -83,27 +86,40 @@ def name_axes(axes: Any, look: Look, x: str, y: str) -> None:
     axes.set_ylabel(y, color=look.ink, fontsize=14)
 
 
-def draw_demo(runs: list[Run], look: Look) -> Figure:
+def drawn_wins(run: Run) -> pd.Series:
+    """Share of drawn games on the test secrets that are won, by step of validation."""
+    wins = {}
+    for step in run.validations.index:
+        settings = [f"checkpoint={step or 'start'}", "sampling.temperature=0.7"]
+        player = load_player(run=str(run.folder), settings=settings)
+        games = player.play([secret for secret in player.secrets for _ in range(taught.JUDGED)])
+        wins[step] = np.mean([game.won for game in games])
+    return pd.Series(wins)
+
+
+def draw_demo(runs: list[Run], wins: list[pd.Series], look: Look) -> Figure:
+    """wins: drawn_wins of each run."""
     figure, above, below = new_picture(look)
-    for run in runs:
+    for run, drawn in zip(runs, wins, strict=True):
         greedy = 100 * run.series("watch/test/win_rate")
-        drawn = 100 * run.validations["win_rate"].astype(float)
         above.plot(greedy.index, greedy, color=BLUE, lw=2.4)
-        above.plot(drawn.index, drawn, color=RED, lw=2.4, ls="--")
+        above.plot(drawn.index, 100 * drawn, color=RED, lw=2.4, ls="--")
     last = max(run.metrics.index.max() for run in runs)
     bold: dict[str, Any] = {"ha": "right", "fontsize": 14, "weight": "bold"}
-    above.text(last, 94.5, "greedy, test words", color=BLUE, **bold)
-    above.text(last, 84.5, "drawn, validation words", color=RED, **bold)
+    above.text(last, 94.5, "greedy", color=BLUE, **bold)
+    above.text(last, 86, "drawn at 0.7", color=RED, **bold)
     for name, value in SCRIPTS.items():
         above.axhline(value, color=look.ink, lw=1, ls=":")
-        above.text(0.5, value + 0.4, name, color=look.ink, fontsize=13)
-    above.set_ylim(72, 101)
-    name_axes(above, look, "training step of 512 games", "games won, %")
+        at, align = (value - 0.4, "top") if name.startswith("random") else (value + 0.4, "bottom")
+        above.text(0.5, at, name, color=look.ink, fontsize=13, va=align)
+    above.set_ylim(72, 102.5)
+    name_axes(above, look, "training step of 512 games", "test words won, %")
     below.set_axis_off()
     below.set_aspect("equal")
     below.set_xlim(0, 15)
     below.set_ylim(-6.1, 1.2)
-    titles = ("before", "after 40 steps")
+    assert runs[0].best
+    titles = ("before", f"after {runs[0].best.step} steps")
     for left, title, board in zip((0.6, 8.4), titles, chosen_game(runs), strict=True):
         below.text(left, 0.3, f"{board.secret.upper()}, {title}", color=look.ink, fontsize=14)
         for row, (guess, marks, _, _) in enumerate(board.rows):
@@ -210,8 +226,9 @@ def main() -> None:
     parser.add_argument("--turns", type=Path, required=True, help="written by what_rl_teaches.py")
     chosen = parser.parse_args()
     runs, turns = [read_run(folder) for folder in chosen.runs], pd.read_csv(chosen.turns)
+    wins = [drawn_wins(run) for run in runs]
     for look in looks():
-        save_figure(draw_demo(runs, look), DOCS / f"demo{look.suffix}.png")
+        save_figure(draw_demo(runs, wins, look), DOCS / f"demo{look.suffix}.png")
         save_figure(draw_learnt(turns, look), DOCS / f"learnt{look.suffix}.png")
     photograph(chosen.runs[0].resolve())
     for file in DOCS.glob("*.png"):  # a quarter of the bytes, and no difference to be seen

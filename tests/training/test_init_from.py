@@ -176,10 +176,10 @@ def test_the_stages_before_are_kept_whatever_the_last_one_was(
 
 
 OTHERS = {
-    "prompt=symbols": "prompt=symbols: not letters as in",
-    "prompt=letters prompt.think=true": "prompt=letters prompt.think=true: not letters as in",
-    "rollout.form=conversation": "rollout.form=conversation: not fresh as in",
-    "words.protocol=all words.answers={list}": "words: other word lists",
+    "prompt=symbols": "had prompt=letters prompt.think=false;",
+    "prompt=letters prompt.think=true": "had prompt=letters prompt.think=false;",
+    "rollout.form=conversation": "had rollout.form=fresh;",
+    "words.protocol=all words.answers={list}": "had other word lists;",
 }
 
 

@@ -196,10 +196,14 @@ def check_match(model: str, style: PromptStyle, form: tuple[str, str], words: Wo
         ("words", words.digest, last.get("digests", {}).get("words")),
     ):
         if then not in (None, now):
-            wrong = "words: other word lists" if name == "words" else f"{name}={now}: not {then}"
+            if name == "prompt" and "prompt.think" not in then:
+                then += " prompt.think=false"
+            now, then = (
+                ("", "other word lists") if name == "words" else (f"={now}", f"{name}={then}")
+            )
             raise ConfigError(
-                f"{wrong} as in the run {last['run']}, which made the model {model}; choose the "
-                "same, or allow it with allow_mismatch=true"
+                f"{name}{now}: the run {last['run']}, which made the model {model}, had {then}; "
+                "choose the same, or allow it with allow_mismatch=true"
             )
 
 

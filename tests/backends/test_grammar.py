@@ -152,9 +152,7 @@ def test_draws_follow_the_masked_distribution_and_the_trainer_scores_them_alike(
 @pytest.mark.parametrize(
     ("style", "count"), [(Symbols(), 60), (Spelled(), 15)], ids=["words", "spelled"]
 )
-def test_an_untrained_model_guesses_an_allowed_word_each_time_and_none_twice(
-    style, count, original
-):
+def test_an_untrained_model_guesses_an_allowed_word_each_turn_none_twice(style, count, original):
     tokenizer = HFTokenizer(qwen_like_tokenizer())
     policy = policy_of(qwen(len(tokenizer.inner)), tokenizer, max_context=2048)
     form = build_form("conversation", Chat(tokenizer), style)

@@ -94,12 +94,10 @@ class Pair:
     def trained(self) -> list[tuple[str, torch.nn.Parameter]]:
         """torch's adapter matrices, by the name of mlx-lm's, which are their transposes."""
         found = []
-        for name, parameter in self.torch.model.named_parameters():
-            if parameter.requires_grad:
+        for name, weight in self.torch.model.named_parameters():
+            if weight.requires_grad:
                 name = name.removeprefix("base_model.model.").removesuffix(".default.weight")
-                found.append(
-                    (name.replace("lora_A", "lora_a").replace("lora_B", "lora_b"), parameter)
-                )
+                found.append((name.replace("lora_A", "lora_a").replace("lora_B", "lora_b"), weight))
         if self.torch.lm.value_head is not None:
             head = self.torch.lm.value_head.named_parameters()
             found += [(f"value_head.{name}", parameter) for name, parameter in head]

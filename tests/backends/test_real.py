@@ -110,9 +110,7 @@ def plain_of(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_draws_and_scores_of_a_game_are_those_of_transformers(
-    name, tmp_path, monkeypatch, original
-):
+def test_draws_and_scores_of_games_are_those_of_transformers(name, tmp_path, monkeypatch, original):
     policy = shaken(policy_of(fetched_folder(name)))
     policy.export(tmp_path / "adapter")
     plain = PeftModel.from_pretrained(plain_of(name), tmp_path / "adapter").eval()

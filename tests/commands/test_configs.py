@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import importlib
+import json
 import math
 import re
 from collections.abc import Iterator
@@ -127,6 +128,21 @@ def test_a_hub_name_or_a_folder_is_a_model_in_one_word(place: str, tmp_path: Pat
     whole = ["model=pretrained", f"model.path={place}", f"model.name={place.split('/')[-1]}"]
     assert short == compose_config("config", ["reward=win_only", *whole])
     assert short.model.lora.rank == 8 and short.optim.name == "adamw"
+
+
+@pytest.mark.parametrize("command", ["config", "eval"])
+@pytest.mark.parametrize("taught", ["spelled", "state prompt.wording=shown prompt.think=true"])
+def test_an_adapter_brings_its_rank_and_the_prompt_that_it_was_taught(command, taught, tmp_path):
+    (tmp_path / "adapter_config.json").touch()
+    record = {"stages": [{"run": "a", "prompt": "letters"}, {"run": "b", "prompt": taught}]}
+    (tmp_path / "wordle_rl.json").write_text(json.dumps(record))
+    model, think = f"model={tmp_path}", "prompt.think=" + str("true" in taught).lower()
+    typed = ["model.lora=null", *f"prompt={taught} {think}".split()]
+    assert compose_config(command, [model]) == compose_config(command, [model, *typed])
+    other = ["prompt=places", "model.lora={rank: 3}"]  # as in a folder that brings nothing
+    plain = compose_config(command, [f"model={tmp_path.parent}", f"model.path={tmp_path}", *other])
+    plain.model.name = tmp_path.name
+    assert compose_config(command, [model, *other]) == plain
 
 
 @pytest.mark.parametrize("command", ["config", "eval"])

@@ -99,8 +99,6 @@ def test_a_recipe_is_the_same_with_every_pretrained_model(recipe: str, model: st
     )
 
 
-@pytest.mark.parametrize(
-    ("model", "wording"), [("qwen0.5b-coder", "shown"), ("smollm2_sft", "brief")]
-)
-def test_a_model_that_copies_is_shown_answers_and_an_adapter_asked_as_it_was_taught(model, wording):
-    assert built(f"model={model}").recipe.style.wording == wording
+@pytest.mark.parametrize(("model", "how"), [("qwen0.5b-coder", "shown"), ("smollm2_sft", "brief")])
+def test_a_model_that_copies_is_shown_answers_and_an_adapter_asked_as_it_was_taught(model, how):
+    assert built(f"model={model}").recipe.style.wording == how

@@ -152,14 +152,12 @@ def test_a_game_that_was_played_reads_as_one_that_is_taken_over(name):
         ids += tokens.ids
 
 
-@pytest.mark.parametrize(
-    "where", ["true", "messages | length == 1", "messages[0].role == 'system'"]
-)
-def test_a_template_that_never_ends_is_refused_by_name(where, monkeypatch):
+@pytest.mark.parametrize("now", ["true", "messages | length == 1", "messages[0].role == 'system'"])
+def test_a_template_that_never_ends_is_refused_by_name(now, monkeypatch):
     monkeypatch.setattr("wordle_rl.policy.tokenizer._SECONDS", 0.05)
     endless = tokenizer.__wrapped__("Phi")  # the others are kept
     loops = "{% for a in range(9999) %}{% for b in range(3000) %}{% endfor %}{% endfor %}"
-    endless.chat_template = f"{{% if {where} %}}{loops}{{% endif %}}" + endless.chat_template
+    endless.chat_template = f"{{% if {now} %}}{loops}{{% endif %}}" + endless.chat_template
     adapted = HFTokenizer(endless)
     with pytest.raises(TimeoutError, match="chat template of the model takes more than 0"):
         Chat(adapted).opening("be brief", "a")

@@ -44,9 +44,7 @@ def test_a_page_has_its_tables_and_a_picture(root):
     assert "](curves.png)" in text and not re.search(r"\n{3,}", text)
 
 
-def test_what_a_person_wrote_stays_and_an_index_beside_the_folder_shows_it(
-    root, tmp_path, monkeypatch
-):
+def test_what_a_person_wrote_stays_and_an_index_beside_it_shows_it(root, tmp_path, monkeypatch):
     root = shutil.copytree(root, tmp_path / "sweeps")
     page = root / "study" / "README.md"
     monkeypatch.setattr("wordle_rl.sweeps.readme.save_figure", lambda *_: None)  # the slowest part

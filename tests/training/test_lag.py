@@ -37,9 +37,7 @@ def meeting(meet: Barrier, alone: int, work: Callable[..., Any], step: Step, *sa
 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("how", ["backend=lightning", "backend=mlx", "rollout.engine=vllm"])
-def test_behind_by_one_a_run_plays_a_step_before_it_learns_the_last(
-    how, tmp_path, root, monkeypatch
-):
+def test_one_behind_a_run_plays_a_step_before_it_learns_the_last(how, tmp_path, root, monkeypatch):
     given = [*settings(tmp_path, "grpo with a reference"), "trainer.lag=1", "trainer.steps=4", how]
     given = [s for s in given if how != "backend=mlx" or not s.startswith("backend.")]
     with ExitStack() as stack:

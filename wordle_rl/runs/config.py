@@ -150,8 +150,9 @@ def expand(arguments: Sequence[str]) -> list[str]:
     """Arguments as Hydra reads them: short forms written out, texts quoted.
 
     model=<hub name or folder> is model=pretrained model.path=<...>, named by its last part.
-    debug=true makes a run of two steps without a report. Raises ConfigError for what would not do
-    what it seems to ask, such as a pretrained model.path with an embedded model's settings.
+    A folder also brings the prompt that its last run had, and an adapter its rank. debug=true makes
+    a run of two steps without a report. Raises ConfigError for what would not do what it seems to
+    ask, such as a pretrained model.path with an embedded model's settings.
     """
     given = [*DEBUG] if "debug=true" in arguments else []
     for argument in arguments:
@@ -169,8 +170,8 @@ def expand(arguments: Sequence[str]) -> list[str]:
             for path in paths
         ):
             given += ["model=pretrained", "model.path=" + ",".join(map(quote, paths))]
-            if len(paths) == 1 and not any(a.startswith("model.name=") for a in arguments):
-                given.append("model.name=" + quote(Path(paths[0]).resolve().name))
+            if len(paths) == 1:
+                given += _describe_folder(Path(paths[0]).resolve(), _by_key(arguments))
         else:
             given.append(quoted(argument))
     said = _by_key(given)
@@ -183,6 +184,22 @@ def expand(arguments: Sequence[str]) -> list[str]:
     if said.get("experiment") != "none":  # whose user knows what it lacks
         _check_model(said)
     return [*given, *_restore(said)]
+
+
+def _describe_folder(folder: Path, said: Mapping[str, str]) -> list[str]:
+    """What a model's folder brings, where neither a typed setting nor an experiment says it."""
+    brought = {"model.name": quote(folder.name)}
+    if (folder / "adapter_config.json").is_file() and not any("model.lora" in key for key in said):
+        brought["model.lora"] = "null"
+    try:
+        taught = str(read_object(folder / "wordle_rl.json")["stages"][-1]["prompt"])
+    except (OSError, ValueError, LookupError, TypeError):
+        taught = ""  # no record, or who reads it next says what is wrong
+    file = _option("experiment", said.get("experiment"))
+    ruled = file.is_file() and "prompt" in read_option(file).options
+    if _option("prompt", taught.split(" ")[0]).is_file() and "prompt" not in said and not ruled:
+        brought |= {"prompt.think": "false", **_by_key(f"prompt={taught}".split())}
+    return [f"{key}={value}" for key, value in brought.items() if key not in said]
 
 
 def _restore(said: Mapping[str, str]) -> list[str]:

@@ -63,9 +63,7 @@ def test_other_adapters_go_through_peft():
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("kind", ["tokens", "means", "choices"])
 @pytest.mark.parametrize("family", ["qwen2", "gemma"])
-def test_logprobs_under_a_frozen_head_are_those_of_autograd(
-    family, kind, temperature, model_folder
-):
+def test_logprobs_under_a_frozen_head_are_as_by_autograd(family, kind, temperature, model_folder):
     places, vocabulary = 700, 64
     lm = policy_of(adapted(family, model_folder)).lm
     assert lm.frozen_head is not None and len(lm.frozen_head) >= vocabulary

@@ -380,8 +380,9 @@ def _name_player(model: ModelSettings, settings: EvalSettings, sampling: Samplin
         which = "" if settings.checkpoint == "best" else f" {Path(str(settings.checkpoint)).name}"
         name = f"{Path(settings.run).name}{which}"
     else:
-        stages = stages_of(model.location)
-        name = stages[-1]["run"] if stages and "embedded" not in stages[-1] else model.name
+        folder = Path(model.path)  # of a run, or of a name of its own
+        name = folder.parent.name if folder.name == "model" else folder.name
+        name = name if folder.is_dir() else model.name
     helps = [f"{settings.shots} shots"] if settings.shots else []
     if sampling.grammar is not None:
         helps.append("clue grammar" if sampling.grammar == "clues" else "grammar")

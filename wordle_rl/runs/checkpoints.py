@@ -132,10 +132,10 @@ class CheckpointStore:
         """
         path = {"best": self.best(), "last": self.latest(), "start": self._of_step(0)}[name]
         if path is None or not path.is_dir():
-            raise CheckpointError(
-                f"{self.folder}: there is no {name} checkpoint; continue the run with "
-                + command(TRAIN, "resume", self.folder.parent)
-            )
+            way = "continue the run with " + command(TRAIN, "resume", self.folder.parent)
+            if name == "start":  # kept while it is the best or among the newest
+                way = f"give model= what is model.path in {self.folder.parent / 'config.yaml'}"
+            raise CheckpointError(f"{self.folder}: there is no {name} checkpoint; {way}")
         self.verify(path)
         if name == "best" and step_of(path) == 0:
             raise CheckpointError(

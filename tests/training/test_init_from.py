@@ -109,8 +109,7 @@ def test_a_recipe_that_is_typed_beside_a_run_brings_all_that_it_says(small):
         pytest.param("mlx", "lora", marks=pytest.mark.slow),
     ],
 )
-def test_a_stage_begins_with_the_weights_of_the_one_before(backend, stage, tmp_path):
-    # row 17
+def test_a_stage_begins_with_the_weights_of_the_one_before(backend, stage, tmp_path):  # row 17
     given = runs.settings(tmp_path, stage)
     if backend == "mlx":
         torch_only = {"backend.accelerator=cpu", "backend.threads=1"}

@@ -108,7 +108,7 @@ def test_a_model_says_wherever_it_is_copied_what_it_was_trained_on(
         assert str(model) in told and other.name in told and "words.protocol=all" in told
         assert build_experiment(resolve(composed(*line.split(), "words.protocol=all"))).test
         told = refused(training(f"{line} words.protocol=all prompt=letters"))
-        assert "prompt=letters: not symbols" in told
+        assert "had prompt=symbols prompt.think=false;" in told
 
 
 def cut(path: Path) -> None:

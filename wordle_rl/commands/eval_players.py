@@ -380,7 +380,7 @@ def _name_player(model: ModelSettings, settings: EvalSettings, sampling: Samplin
         which = "" if settings.checkpoint == "best" else f" {Path(str(settings.checkpoint)).name}"
         name = f"{Path(settings.run).name}{which}"
     else:
-        folder = Path(model.path)  # of a run, or of a name of its own
+        folder = Path(model.path).absolute()  # model/ in a run's folder, or one with its own name
         name = folder.parent.name if folder.name == "model" else folder.name
         name = name if folder.is_dir() else model.name
     helps = [f"{settings.shots} shots"] if settings.shots else []

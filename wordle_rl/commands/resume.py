@@ -196,13 +196,13 @@ def check_match(model: str, style: PromptStyle, form: tuple[str, str], words: Wo
         ("words", words.digest, last.get("digests", {}).get("words")),
     ):
         if then not in (None, now):
-            if name == "prompt" and "prompt.think" not in then:
-                then += " prompt.think=false"
-            now, then = (
-                ("", "other word lists") if name == "words" else (f"={now}", f"{name}={then}")
-            )
+            asked, had = f"{name}={now}", f"{name}={then}"
+            if name == "words":
+                asked, had = name, "other word lists"
+            elif name == "prompt" and "prompt.think" not in then:
+                had += " prompt.think=false"
             raise ConfigError(
-                f"{name}{now}: the run {last['run']}, which made the model {model}, had {then}; "
+                f"{asked}: the run {last['run']}, which made the model {model}, had {had}; "
                 "choose the same, or allow it with allow_mismatch=true"
             )
 

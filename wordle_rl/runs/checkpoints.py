@@ -133,8 +133,9 @@ class CheckpointStore:
         path = {"best": self.best(), "last": self.latest(), "start": self._of_step(0)}[name]
         if path is None or not path.is_dir():
             way = "continue the run with " + command(TRAIN, "resume", self.folder.parent)
-            if name == "start":  # kept while it is the best or among the newest
-                way = f"give model= what is model.path in {self.folder.parent / 'config.yaml'}"
+            if name == "start":
+                way = "it is kept while it is the best or among the newest; to begin there, give "
+                way += f"model= the model.path of {self.folder.parent / 'config.yaml'}"
             raise CheckpointError(f"{self.folder}: there is no {name} checkpoint; {way}")
         self.verify(path)
         if name == "best" and step_of(path) == 0:

@@ -171,7 +171,7 @@ def expand(arguments: Sequence[str]) -> list[str]:
         ):
             given += ["model=pretrained", "model.path=" + ",".join(map(quote, paths))]
             if len(paths) == 1:
-                given += _describe_folder(Path(paths[0]).resolve(), _by_key(arguments))
+                given += _settings_of_folder(Path(paths[0]).resolve(), _by_key(arguments))
         else:
             given.append(quoted(argument))
     said = _by_key(given)
@@ -186,10 +186,12 @@ def expand(arguments: Sequence[str]) -> list[str]:
     return [*given, *_restore(said)]
 
 
-def _describe_folder(folder: Path, said: Mapping[str, str]) -> list[str]:
+def _settings_of_folder(folder: Path, said: Mapping[str, str]) -> list[str]:
     """What a model's folder brings, where neither a typed setting nor an experiment says it."""
     brought = {"model.name": quote(folder.name)}
-    if (folder / "adapter_config.json").is_file() and not any("model.lora" in key for key in said):
+    if (folder / "adapter_config.json").is_file() and not any(
+        key.startswith("model.lora") for key in said
+    ):
         brought["model.lora"] = "null"
     try:
         taught = str(read_object(folder / "wordle_rl.json")["stages"][-1]["prompt"])

@@ -15,7 +15,7 @@ from tests.helpers.configs import composed
 from tests.helpers.tiny import qwen, qwen_like_tokenizer
 from wordle_rl.backends import memory as memory_plan
 from wordle_rl.backends import sizes
-from wordle_rl.backends.memory import GB, settle_memory
+from wordle_rl.backends.memory import GB, plan_memory, settle_memory
 from wordle_rl.backends.torch import forecast
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.commands.memory import memory
@@ -84,6 +84,11 @@ def test_what_changes_no_game_is_chosen_and_said(capsys):
     assert tight.backend.gradient_checkpointing and tight.model.games_at_once < 200
     assert tight.config == setup().config  # what a resumed run begins with
     assert settle("backend.micro_batch_tokens=16384", gb=80).backend.micro_batch_tokens == 8192
+    roomy = settle(gb=141)  # micro-batches that fill at most half of a GPU
+    double = replace(roomy.backend, micro_batch_tokens=2 * roomy.backend.micro_batch_tokens)
+    setups = (roomy, replace(roomy, backend=double))
+    plan, more = (plan_memory(one, "cuda", "bf16").peak_learning for one in setups)
+    assert plan <= 0.46 * 141 * GB < more
 
 
 def test_a_set_up_fits_its_machine_and_spends_most_on_learning(capsys, monkeypatch):

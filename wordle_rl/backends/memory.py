@@ -51,6 +51,7 @@ _CHOSEN = {
     "micro_batch_tokens": ("backend.micro_batch_tokens", "{:,} tokens"),
     "checkpointing": ("backend.gradient_checkpointing", "checkpointing"),
 }
+_FULLEST = 65_536  # tokens of a micro-batch that a GPU is given
 # Guesses whose clues fill the prompts of prompt=state.
 _GUESSES = (("slate", 83), ("crony", 27), ("humid", 9), ("plumb", 36), ("vague", 54), ("wharf", 1))
 
@@ -254,6 +255,16 @@ class Plan:
             most //= 2
         return most
 
+    def fill(self, limit: float) -> Plan:
+        """This plan, with micro-batches doubled while they fit into this many bytes.
+
+        A GPU starts each of its many small kernels by itself, so fewer and larger ones are faster.
+        """
+        plan, more = self, replace(self, micro_batch_tokens=2 * self.micro_batch_tokens)
+        while more.micro_batch_tokens <= _FULLEST and more.peak_learning <= limit:
+            plan, more = more, replace(more, micro_batch_tokens=2 * more.micro_batch_tokens)
+        return plan
+
     def fit(self, limit: float) -> Plan | None:
         """A plan that fits into this many bytes and changes no game; None if there is none.
 
@@ -339,6 +350,8 @@ def settle_memory(
     allowed = trainer.memory_limit_gb if device_kind == "cpu" else trainer.device_memory_limit_gb
     limit = min(usable(memory, device_kind), float("inf") if allowed is None else allowed * GB)
     asked = plan_memory(setup, device_kind, precision)
+    if backend.micro_batch_tokens == "auto" and device_kind == "cuda":
+        asked = asked.fill(limit / 2)
     plan = asked.fit(limit)
     if plan is None:
         raise ConfigError(
@@ -406,7 +419,7 @@ def plan_memory(setup: Experiment, device_kind: DeviceKind, precision: str) -> P
         held_out_games=held_out, beams=setup.recipe.sampling.beams,
         sequences=rollout.groups // backend.processes * rollout.num_generations * answers,
         alike=0 if rollout.kind == "game" else rollout.num_generations,
-        micro_batch_tokens=backend.micro_batch_tokens,
+        micro_batch_tokens=backend.least_tokens,
         checkpointing=backend.gradient_checkpointing,
         work={
             f"most {name} of {what}": f"{count:,}"

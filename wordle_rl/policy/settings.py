@@ -124,7 +124,12 @@ class BackendSettings:
     name: ClassVar[str]
     devices: int
     precision: AskedPrecision | Literal["fp16"]
-    micro_batch_tokens: Count
+    micro_batch_tokens: Count | Literal["auto"]
+
+    @property
+    def least_tokens(self) -> int:
+        """Padded tokens of a micro-batch, where no memory plan finds room for more."""
+        return 4096 if self.micro_batch_tokens == "auto" else self.micro_batch_tokens
 
     @property
     def processes(self) -> int:
@@ -148,7 +153,7 @@ class LightningSettings(BackendSettings):
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     precision: AskedPrecision | Literal["fp16"] = "auto"
     devices: Annotated[int, Within(1, 1024)] = 1
-    micro_batch_tokens: Count = 4096
+    micro_batch_tokens: Count | Literal["auto"] = "auto"
     gradient_checkpointing: bool = False
     threads: Annotated[int, Within(1, 1024)] | Literal["auto"] = "auto"
 

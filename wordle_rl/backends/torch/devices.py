@@ -73,8 +73,10 @@ def prepare_memory(model: ModelSettings, device: str) -> None:
 def choose_computing(settings: LightningSettings, device: torch.device) -> Computing:
     """Take precision and threads from the settings, or choose them where a setting is auto.
 
-    Sets the number of threads.
+    Sets the number of threads. Takes cuDNN's attention off: it prepares each new shape for 2 ms,
+    and here a layer seldom sees a shape twice (pytorch/torchtune, issue 1652; an H200).
     """
+    torch.backends.cuda.enable_cudnn_sdp(False)
     precision, threads, reasons = settings.precision, settings.threads, []
     if precision == "auto":
         precision, reason = choose_precision(device)

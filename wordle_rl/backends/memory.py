@@ -255,16 +255,6 @@ class Plan:
             most //= 2
         return most
 
-    def fill(self, limit: float) -> Plan:
-        """This plan, with micro-batches doubled while they fit into this many bytes.
-
-        A GPU starts each of its many small kernels by itself, so fewer and larger ones are faster.
-        """
-        plan, more = self, replace(self, micro_batch_tokens=2 * self.micro_batch_tokens)
-        while more.micro_batch_tokens <= _FULLEST and more.peak_learning <= limit:
-            plan, more = more, replace(more, micro_batch_tokens=2 * more.micro_batch_tokens)
-        return plan
-
     def fit(self, limit: float) -> Plan | None:
         """A plan that fits into this many bytes and changes no game; None if there is none.
 
@@ -350,8 +340,9 @@ def settle_memory(
     allowed = trainer.memory_limit_gb if device_kind == "cpu" else trainer.device_memory_limit_gb
     limit = min(usable(memory, device_kind), float("inf") if allowed is None else allowed * GB)
     asked = plan_memory(setup, device_kind, precision)
-    if backend.micro_batch_tokens == "auto" and device_kind == "cuda":
-        asked = asked.fill(limit / 2)
+    if backend.micro_batch_tokens == "auto" and device_kind == "cuda":  # few kernels, not many
+        most = replace(asked, micro_batch_tokens=_FULLEST).find_tokens(limit / 2)
+        asked = replace(asked, micro_batch_tokens=max(most, asked.micro_batch_tokens))
     plan = asked.fit(limit)
     if plan is None:
         raise ConfigError(

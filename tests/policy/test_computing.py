@@ -48,10 +48,8 @@ def small(tmp_path) -> list[str]:
 
 
 def say(monkeypatch, precision: str) -> None:
-    def found(device):
-        return precision, f"{precision}: as the test says"
-
-    monkeypatch.setattr(torch_devices, "choose_precision", found)
+    found = precision, f"{precision}: as the test says"
+    monkeypatch.setattr(torch_devices, "choose_precision", lambda device: found)
 
 
 def test_what_was_chosen_is_told_recorded_and_kept_by_a_resumed_run(

@@ -145,7 +145,7 @@ def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
         tokenizer=player,
         form=build_form(setup.recipe.rollout.form, Chat(tokenizer), setup.recipe.style),
         recipe=setup.recipe,
-        micro_batch_tokens=setup.backend.least_tokens,
+        micro_batch_tokens=setup.backend.tokens_asked,
         max_context=setup.model.max_context,
         games=given.games,
     )

@@ -340,7 +340,7 @@ def settle_memory(
     allowed = trainer.memory_limit_gb if device_kind == "cpu" else trainer.device_memory_limit_gb
     limit = min(usable(memory, device_kind), float("inf") if allowed is None else allowed * GB)
     asked = plan_memory(setup, device_kind, precision)
-    if backend.micro_batch_tokens == "auto" and device_kind == "cuda":  # few kernels, not many
+    if backend.micro_batch_tokens == "auto" and device_kind == "cuda":  # it starts fewer kernels
         most = replace(asked, micro_batch_tokens=_FULLEST).find_tokens(limit / 2)
         asked = replace(asked, micro_batch_tokens=max(most, asked.micro_batch_tokens))
     plan = asked.fit(limit)
@@ -410,7 +410,7 @@ def plan_memory(setup: Experiment, device_kind: DeviceKind, precision: str) -> P
         held_out_games=held_out, beams=setup.recipe.sampling.beams,
         sequences=rollout.groups // backend.processes * rollout.num_generations * answers,
         alike=0 if rollout.kind == "game" else rollout.num_generations,
-        micro_batch_tokens=backend.least_tokens,
+        micro_batch_tokens=backend.tokens_asked,
         checkpointing=backend.gradient_checkpointing,
         work={
             f"most {name} of {what}": f"{count:,}"

@@ -127,8 +127,8 @@ class BackendSettings:
     micro_batch_tokens: Count | Literal["auto"]
 
     @property
-    def least_tokens(self) -> int:
-        """Padded tokens of a micro-batch, where no memory plan finds room for more."""
+    def tokens_asked(self) -> int:
+        """Padded tokens of a micro-batch, before a memory plan changes them."""
         return 4096 if self.micro_batch_tokens == "auto" else self.micro_batch_tokens
 
     @property

@@ -84,7 +84,7 @@ def build_policy(
     network, tokenizer = load_model(model, precision=computing.precision, device=device)
     policy = TorchPolicy(
         network, tokenizer, temperature=temperature, optim=optim, precision=computing.precision,
-        micro_batch_tokens=backend.least_tokens, max_context=model.max_context,
+        micro_batch_tokens=backend.tokens_asked, max_context=model.max_context,
         gradient_checkpointing=backend.gradient_checkpointing,
     )  # fmt: skip
     policy.computing = computing.with_notes((*tokenizer.notes, *policy.lm.notes))

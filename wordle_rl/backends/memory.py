@@ -51,7 +51,7 @@ _CHOSEN = {
     "micro_batch_tokens": ("backend.micro_batch_tokens", "{:,} tokens"),
     "checkpointing": ("backend.gradient_checkpointing", "checkpointing"),
 }
-_FULLEST = 65_536  # tokens of a micro-batch that a GPU is given
+_FULLEST = 65_536  # tokens, the most that auto gives a micro-batch
 # Guesses whose clues fill the prompts of prompt=state.
 _GUESSES = (("slate", 83), ("crony", 27), ("humid", 9), ("plumb", 36), ("vague", 54), ("wharf", 1))
 
@@ -340,7 +340,7 @@ def settle_memory(
     allowed = trainer.memory_limit_gb if device_kind == "cpu" else trainer.device_memory_limit_gb
     limit = min(usable(memory, device_kind), float("inf") if allowed is None else allowed * GB)
     asked = plan_memory(setup, device_kind, precision)
-    if backend.micro_batch_tokens == "auto" and device_kind == "cuda":  # it starts fewer kernels
+    if backend.micro_batch_tokens == "auto" and device_kind == "cuda":  # fewer kernels to start
         most = replace(asked, micro_batch_tokens=_FULLEST).find_tokens(limit / 2)
         asked = replace(asked, micro_batch_tokens=max(most, asked.micro_batch_tokens))
     plan = asked.fit(limit)

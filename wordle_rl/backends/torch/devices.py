@@ -73,8 +73,8 @@ def prepare_memory(model: ModelSettings, device: str) -> None:
 def choose_computing(settings: LightningSettings, device: torch.device) -> Computing:
     """Take precision and threads from the settings, or choose them where a setting is auto.
 
-    Sets the number of threads. Takes cuDNN's attention off: it prepares each new shape for 2 ms,
-    and here a layer seldom sees a shape twice (pytorch/torchtune, issue 1652; an H200).
+    Sets the number of threads, and turns cuDNN's attention off. It takes 2 ms (on an H200) to
+    prepare each new shape, and most shapes here are new. Source: meta-pytorch/torchtune issue 1652.
     """
     torch.backends.cuda.enable_cudnn_sdp(False)
     precision, threads, reasons = settings.precision, settings.threads, []

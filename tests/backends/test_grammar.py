@@ -71,12 +71,16 @@ def talk_of(form: Form, guesses: Sequence[str], grammar: dict[str, Any]) -> Talk
     return talk
 
 
-def talk_logprob(plain: Any, talk: Talk) -> Any:
-    """Log-probability of a game's answers in float64: the plain model's over the choices alone."""
+def talk_logprob(plain: Any, talk: Talk, *, free: bool = False) -> Any:
+    """Log-probability of a game's answers in float64: the plain model's over the choices alone.
+
+    free: over the whole vocabulary.
+    """
     logits = plain(input_ids=torch.tensor([talk.ids])).logits[0].double() / TEMPERATURE
     total = torch.zeros((), dtype=torch.float64)
     for place, (token, choices) in enumerate(zip(talk.ids, talk.choices, strict=True)):
         if choices is not None:
+            choices = np.arange(logits.shape[1]) if free else choices
             shares = logits[place - 1, torch.from_numpy(choices)].log_softmax(-1)
             total = total + shares[choices.tolist().index(token)]
     return total
@@ -88,25 +92,33 @@ def model_and_form() -> tuple[Any, HFTokenizer, Form]:
     return qwen(len(tokenizer.inner), factor=3.0), tokenizer, form
 
 
-def test_the_gradient_of_a_masked_policy_is_that_of_the_expected_reward(backend):  # row 31
+@pytest.mark.parametrize("semantic", [0.0, 0.5])
+def test_the_gradient_of_a_masked_policy_is_that_of_the_expected_reward(semantic, backend):
+    """row 31. The semantic loss is the KL divergence of free play from the drawn answers."""
     model, tokenizer, form = model_and_form()
     grammar, plain = GRAMMARS["clues"], plain_copy(model)
     talks = [talk_of(form, game, grammar) for game in all_games(grammar)]
     rewards = np.random.default_rng(0).normal(size=len(talks))
     logprobs = torch.stack([talk_logprob(plain, talk) for talk in talks])
     assert logprobs.exp().sum().item() == pytest.approx(1.0)  # no other game can be played
-    (-(logprobs.exp() * torch.from_numpy(rewards)).sum()).backward()
+    loss, shares = -(logprobs.exp() * torch.from_numpy(rewards)).sum(), logprobs.exp().detach()
+    if semantic:
+        free = torch.stack([talk_logprob(plain, talk, free=True) for talk in talks])
+        loss = loss + semantic * (shares * (logprobs - free)).sum()
+        for talk in talks:
+            talk.train_forced()
+    loss.backward()
     expected = {n: p.grad for n, p in plain.named_parameters() if p.grad is not None}
-
-    shares = logprobs.exp().detach().numpy()
     values = {
         "advantages": [
             [r * t for t in talk.trained] for r, talk in zip(rewards, talks, strict=True)
         ],
-        "weights": [[p * t for t in talk.trained] for p, talk in zip(shares, talks, strict=True)],
+        "weights": [
+            [p * t for t in talk.trained] for p, talk in zip(shares.numpy(), talks, strict=True)
+        ],
     }
     policy = backend.policy_of(model, tokenizer, temperature=TEMPERATURE)
-    found = backend.gradients(policy, pad(talks, 0, values), Grpo(beta=0.0))
+    found = backend.gradients(policy, pad(talks, 0, values), Grpo(beta=0.0, semantic=semantic))
     scale = max(float(slope.abs().max()) for slope in expected.values())
     for weight, slope in expected.items():
         assert torch.allclose(found[weight], slope, atol=1e-5 * scale, rtol=1e-4), weight

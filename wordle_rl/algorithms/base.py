@@ -35,6 +35,8 @@ class LossInputs:
     units: Any = None  # [S] sequences with equal numbers are one unit; units are always whole
     ref_logprobs: Any = None  # the reference's
     entropy: Any = None  # of the distribution of each token, with gradient
+    # Log-probability that a draw without the grammar is one of its choices, with gradient.
+    allowed: Any = None
     values: Any = None  # of the value head before each token, with gradient
     old_values: Any = None  # the same before the first update, no gradient
     targets: Any = None  # of the value head
@@ -115,6 +117,7 @@ class Algorithm(ABC):
     reference = START  # whose ref_logprobs are: the start, or what model= or init_from= can name
     needs_reference = False  # the loss or the penalties read ref_logprobs
     needs_entropy = False  # the loss reads entropy
+    needs_allowed = False  # the loss reads allowed, and tokens that a grammar forced are trained
     needs_values = False  # the algorithm uses and trains a value head
     needs_parts = False  # advantages reads parts, what each component adds to returns
     scores_rollouts = False  # penalties or advantages need the trainer's scores of all rollouts

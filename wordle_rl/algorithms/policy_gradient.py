@@ -32,6 +32,12 @@ class PolicyGradient(Algorithm):
 
     r: the probability now divided by the one before the first update of the batch. A: advantage.
 
+    semantic adds its weight times -log p(allowed), p(allowed) being the probability that a draw
+    from the whole vocabulary is one of the grammar's choices. Summed over drawn answers that is the
+    KL divergence of the policy without the grammar from the one with it: the model learns the rules
+    that the grammar enforces, and no reward is needed for it. Source: Xu et al. 2018, "A Semantic
+    Loss Function for Deep Learning with Symbolic Knowledge" (arXiv 1711.11157), of each next token.
+
     importance_cap multiplies the first term by min(p_trainer / p_sampler, importance_cap), both
     probabilities from before the first update. Tokens sampled in another precision, or by another
     engine or policy, then count as if the trainer had sampled them. auto is 2 where another program
@@ -48,6 +54,7 @@ class PolicyGradient(Algorithm):
     reference: str = START  # or another model
     kl: Literal["loss", "reward"] = "loss"  # where the divergence is counted
     entropy: Annotated[float, Within(0, 100)] = 0.0  # weight of the entropy bonus
+    semantic: Weight = 0.0  # of the semantic loss
     scale: Scale = "none"  # std divides by the deviation of the rewards compared
     # None applies no such weight.
     importance_cap: Annotated[float, Within(1, 1e6)] | Literal["auto"] | None = None
@@ -71,12 +78,17 @@ class PolicyGradient(Algorithm):
         return self.entropy > 0.0
 
     @property
+    def needs_allowed(self) -> bool:
+        return self.semantic > 0.0
+
+    @property
     def scores_rollouts(self) -> bool:
         return self.needs_values or (self.beta > 0.0 and self.kl == "reward")
 
     @property
     def skips_zero_advantages(self) -> bool:
-        return self.entropy == 0.0 and (self.beta == 0.0 or self.kl == "reward")
+        more = self.entropy > 0.0 or self.semantic > 0.0
+        return not more and (self.beta == 0.0 or self.kl == "reward")
 
     def check(self, num_generations: int) -> None:
         self.compare(np.zeros((1, num_generations)))
@@ -125,6 +137,9 @@ class PolicyGradient(Algorithm):
         if self.entropy > 0.0:
             metrics["entropy"] = terms.entropy
             loss = loss - self.entropy * terms.entropy
+        if self.semantic > 0.0:
+            metrics["semantic"] = -terms.allowed
+            loss = loss + self.semantic * metrics["semantic"]
         return loss, metrics
 
 

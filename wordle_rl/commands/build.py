@@ -224,6 +224,11 @@ def _check_step(
         f"number of groups, not {groups}",
     )
     refuse(
+        algorithm.needs_allowed and sampling.grammar is None,
+        "algorithm.semantic must be 0 without sampling.grammar=words or clues, whose choices it "
+        "teaches",
+    )
+    refuse(
         sampling.grammar is not None and rollout.engine != "own",
         "sampling.grammar must be null with rollout.engine=vllm, which draws without it",
     )

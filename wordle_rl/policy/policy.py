@@ -206,6 +206,7 @@ class Policy(ABC):
         outputs: TokenOutputs = self.lm.forward(
             batch, rows, temperature=self._temperature,
             entropy=algorithm.needs_entropy, values=algorithm.needs_values,
+            allowed=algorithm.needs_allowed,
         )  # fmt: skip
         xp, to_array = self.lm.xp, self.lm.to_array
 
@@ -220,6 +221,7 @@ class Policy(ABC):
         trained = to_array(batch.trained[rows, : logprobs.shape[1]])
         inputs = LossInputs(
             logprobs=outputs.logprobs, entropy=outputs.entropy, values=outputs.values,
+            allowed=outputs.allowed,
             old_logprobs=logprobs if batch.old_logprobs is None else part(batch.old_logprobs),
             sampler_logprobs=part(batch.sampler_logprobs), advantages=part(batch.advantages),
             trained=trained, units=to_array(rows if batch.units is None else batch.units[rows]),

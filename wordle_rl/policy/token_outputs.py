@@ -1,10 +1,10 @@
-"""The outputs of one forward pass at each trained token: log-probability, entropy and value."""
+"""What one forward pass says of each trained token: log-probability, entropy, value and more."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ class TokenOutputs(NamedTuple):
     logprobs: Any  # natural log
     entropy: Any = None  # of the distribution that the token was drawn from
     values: Any = None  # of the value head, before it was drawn
+    allowed: Any = None  # log-probability that a draw without the grammar is one of its choices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,13 +116,17 @@ class LanguageModel(ABC):
         temperature: float,
         entropy: bool = False,
         values: bool = False,
+        allowed: bool = False,
     ) -> TokenOutputs:
-        """One forward pass over some rows of a batch. entropy and values are optional."""
+        """One forward pass over some rows of a batch. All but logprobs is optional."""
         width = int(batch.lengths[rows].max())
         trained = batch.trained[rows, :width]
         wanted = Wanted.of(batch, rows, trained)
         states = self.read_states(batch.ids[rows, :width], trained)
         logprobs, *entropies = self.score_states(states, wanted, temperature, entropy)
+        if allowed:
+            anything = replace(wanted, choices=None)
+            free, *_ = self.score_states(states, anything, temperature, entropy=False)
         places = self.to_array(np.flatnonzero(trained))
 
         def place(found: Any) -> Any:
@@ -131,6 +136,7 @@ class LanguageModel(ABC):
             logprobs=place(logprobs),
             entropy=place(entropies[0]) if entropy else None,
             values=place(self.value_head(states)) if values else None,
+            allowed=place(free - logprobs) if allowed else None,
         )
 
     def score_states(

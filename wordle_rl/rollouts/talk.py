@@ -53,6 +53,11 @@ class Talk:
             self.choices[-len(ids) :] = choices
             self.trained[-len(ids) :] = [trained and len(some) > 1 for some in choices]
 
+    def train_forced(self) -> None:
+        """Train the tokens, too, that were a grammar's only choice. Their log-probability is 0."""
+        learnt = zip(self.trained, self.choices, strict=True)
+        self.trained = [trained or some is not None for trained, some in learnt]
+
     def _add(self, ids: list[int], turn: int, logprobs: list[float], *, trained: bool) -> None:
         self.ids += ids
         self.trained += [trained] * len(ids)

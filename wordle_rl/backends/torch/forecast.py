@@ -44,6 +44,7 @@ def foretell(work: Work, setup: Experiment, computing: Computing | None = None) 
     again = (prompts if apart else games) / alike * (game.opening + replies / 2)
     layers = sizes.weights_in_layers + sizes.layers * sizes.heads * sizes.head_dim * plan.longest
     head, free = sizes.vocabulary * sizes.hidden, recipe.sampling.grammar is None
+    scored = free or algorithm.needs_allowed or not plan.games  # tokens of the whole vocabulary
     rows = min(plan.games or plan.held_out_games * plan.beams, _ROWS)
     fast, slow = (2 / measure_rate(dtype, sizes, n) / backend.processes for n in (_ROWS, rows))
     passes = algorithm.epochs * (2 + (plan.lora is None) + plan.checkpointing)
@@ -51,7 +52,7 @@ def foretell(work: Work, setup: Experiment, computing: Computing | None = None) 
     seconds = []
     for share, brief, playing, learning in _ENDS:
         answer, drawn = min(most, brief), slow * (layers + free * head)
-        read, learn = share * layers * fast, fast * (layers + (free or not plan.games) * head)
+        read, learn = share * layers * fast, fast * (layers + scored * head)
         play = bool(plan.games) * (games * replies * read + prompts * answer * drawn)
         look = held.games * later * read + held.prompts * plan.beams * answer * drawn
         update = games * replies * read + again * layers * fast + prompts * answer * learn

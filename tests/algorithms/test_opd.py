@@ -61,5 +61,6 @@ def test_a_copy_of_the_start_as_reference_changes_no_number(tmp_path, root, refu
     _, other = run(root, *given, f"algorithm.reference={copied}")
     numbers, same = (without_clock(metrics_of(folder)) for folder in (usual, other))
     assert numbers == same and numbers[-1]["policy/kl"] > 0.0
+    assert numbers[1]["policy/semantic"] > numbers[-1]["policy/semantic"] > 0.0
     (copied / "config.json").write_text((copied / "config.json").read_text() + "\n")
     assert "copy has changed since" in refused(lambda: runs.resume(other, "trainer.steps=6"))

@@ -60,6 +60,7 @@ TRAIN = {
     "sampling.repeats=false": "sampling.repeats=false needs sampling.grammar=words or clues",
     "sampling.grammar=words sampling.grammar_from=9": "grammar_from needs sampling.grammar=clues",
     "rollout.letter_from=9": "rollout.letter_from must be null while rollout.letter_weight is 0",
+    "algorithm.semantic=0.1": "algorithm.semantic must be 0 without sampling.grammar=words",
     "sampling.grammar=clues rollout.engine=vllm": "sampling.grammar must be null with rollout.eng",
     "rollout.engine=vllm backend=mlx": "rollout.engine=vllm needs backend=lightning",
     # files and folders that are not there, or are something else

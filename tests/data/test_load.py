@@ -29,13 +29,9 @@ def load(tmp_path: Path):
     ) -> TrainingData:
         path = rows if isinstance(rows, Path) else write_rows(tmp_path / "rows.jsonl", rows)
         return load_data(
-            DataSettings(path=str(path), **settings),
-            WORDS,
-            rules or Rules(),
-            held_out,
-            imitates=imitates,
-            cache=tmp_path / "cache",
-        )
+            DataSettings(path=str(path), **settings), WORDS, rules or Rules(), held_out,
+            imitates=imitates, cache=tmp_path / "cache",
+        )  # fmt: skip
 
     return opened
 

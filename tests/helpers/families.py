@@ -4,21 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import (
-    AutoModelForCausalLM,
-    Gemma3Config,
-    Gemma3ForConditionalGeneration,
-    Gemma3TextConfig,
-    GPT2Config,
-    LlamaConfig,
-    MistralConfig,
-    Olmo2Config,
-    Olmo3Config,
-    Phi3Config,
-    Qwen2Config,
-    Qwen3Config,
-    SmolLM3Config,
-)
+import transformers as hf
 
 from tests.helpers.tiny import batch_of, qwen_like_tokenizer, sharpen
 
@@ -32,24 +18,24 @@ TEXT = {**WIDE, **IDS, **KINDS, "head_dim": 8, "query_pre_attn_scalar": 8}
 VISION = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1,
           "num_attention_heads": 2, "image_size": 28, "patch_size": 14}  # fmt: skip
 CONFIGS = {
-    "gemma3": lambda: Gemma3Config(
+    "gemma3": lambda: hf.Gemma3Config(
         text_config=TEXT, vision_config=VISION, mm_tokens_per_image=4, image_token_index=3,
         boi_token_index=4, eoi_token_index=5, tie_word_embeddings=True,
     ),
-    "gemma3_text": lambda: Gemma3TextConfig(**TEXT),
-    "gpt2": lambda: GPT2Config(
+    "gemma3_text": lambda: hf.Gemma3TextConfig(**TEXT),
+    "gpt2": lambda: hf.GPT2Config(
         vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=256, **IDS
     ),
-    "llama": lambda: LlamaConfig(**WIDE, **IDS),
-    "llama with biases": lambda: LlamaConfig(**WIDE, **IDS, attention_bias=True, mlp_bias=True),
-    "mistral": lambda: MistralConfig(**WIDE, **IDS, sliding_window=WINDOW),
-    "olmo2": lambda: Olmo2Config(**WIDE, **IDS),
-    "olmo3": lambda: Olmo3Config(**WIDE, **IDS, **KINDS),
-    "phi3": lambda: Phi3Config(**WIDE, **IDS),
-    "qwen2": lambda: Qwen2Config(**WIDE, **IDS),
-    "qwen3": lambda: Qwen3Config(**WIDE, **IDS, head_dim=8),
-    "smollm2": lambda: LlamaConfig(**WIDE, **IDS, tie_word_embeddings=True, rope_theta=100_000.0),
-    "smollm3": lambda: SmolLM3Config(**WIDE, **IDS, no_rope_layers=[1, 0]),
+    "llama": lambda: hf.LlamaConfig(**WIDE, **IDS),
+    "llama with biases": lambda: hf.LlamaConfig(**WIDE, **IDS, attention_bias=True, mlp_bias=True),
+    "mistral": lambda: hf.MistralConfig(**WIDE, **IDS, sliding_window=WINDOW),
+    "olmo2": lambda: hf.Olmo2Config(**WIDE, **IDS),
+    "olmo3": lambda: hf.Olmo3Config(**WIDE, **IDS, **KINDS),
+    "phi3": lambda: hf.Phi3Config(**WIDE, **IDS),
+    "qwen2": lambda: hf.Qwen2Config(**WIDE, **IDS),
+    "qwen3": lambda: hf.Qwen3Config(**WIDE, **IDS, head_dim=8),
+    "smollm2": lambda: hf.LlamaConfig(**WIDE, **IDS, tie_word_embeddings=True, rope_theta=1e5),
+    "smollm3": lambda: hf.SmolLM3Config(**WIDE, **IDS, no_rope_layers=[1, 0]),
 }  # fmt: skip
 BATCH = batch_of(
     [(list(range(10, 34)), [0] * 9 + [1] * 15), (list(range(40, 55)), [0] * 7 + [1] * 8)],
@@ -63,8 +49,8 @@ def build(family: str) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         if family == "gemma3":
-            return sharpen(Gemma3ForConditionalGeneration(config), 4.0)
-        return sharpen(AutoModelForCausalLM.from_config(config), 4.0)
+            return sharpen(hf.Gemma3ForConditionalGeneration(config), 4.0)
+        return sharpen(hf.AutoModelForCausalLM.from_config(config), 4.0)
 
 
 def save_family(folder: Path, family: str = "llama") -> Path:

@@ -32,7 +32,10 @@ SMALL = [
 STAGES = {
     "sft": ["algorithm=sft"],
     "grpo with a reference": ["algorithm.beta=0.04"],
-    "grammar": ["algorithm.beta=0.04", "sampling.grammar=words", "sampling.repeats=false"],
+    "grammar": [
+        *("algorithm.beta=0.04", "algorithm.semantic=0.1"),
+        *("sampling.grammar=words", "sampling.repeats=false"),
+    ],
     "two updates with muon": ["algorithm.epochs=2", "optim=muon", "rollout.credit=turn"],
     "ppo": ["algorithm=ppo", "algorithm.minibatches=2", "algorithm.epochs=2"],
     "ppo behind by one, in phases": [

@@ -33,6 +33,9 @@ from wordle_rl.words.lists import WORD_LENGTH
 
 def reward_rollouts(step: Step, rollouts: Sequence[Rollout]) -> list[Rollout]:
     """Give each rollout of this process its reward and, if needed, its scores."""
+    if step.recipe.algorithm.needs_allowed:
+        for talk in (talk for rollout in rollouts for talk in rollout.talks):
+            talk.train_forced()
     if step.recipe.algorithm.scores_rollouts:
         rollouts = _score_talks(step, rollouts)
     with step.policy.timers("reward"):

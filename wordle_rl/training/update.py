@@ -54,9 +54,6 @@ def run_updates(
 
 def select_rows(step: Step, rollouts: Sequence[Rollout], advantages: Advantages) -> Selection:
     """Select the rollouts [R] that teach something, and this process's conversations [S]."""
-    if step.recipe.algorithm.needs_allowed:
-        for talk in (talk for rollout in rollouts for talk in rollout.talks):
-            talk.train_forced()
     groups = np.array([rollout.group for rollout in rollouts])
     trained = [sum(sum(talk.trained) for talk in rollout.talks) for rollout in rollouts]
     lengths, used = np.array(trained, np.int64), advantages.teaches

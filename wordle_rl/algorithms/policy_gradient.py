@@ -87,8 +87,8 @@ class PolicyGradient(Algorithm):
 
     @property
     def skips_zero_advantages(self) -> bool:
-        more = self.entropy > 0.0 or self.semantic > 0.0
-        return not more and (self.beta == 0.0 or self.kl == "reward")
+        for_all = self.entropy > 0.0 or self.semantic > 0.0  # terms that need no advantage
+        return not for_all and (self.beta == 0.0 or self.kl == "reward")
 
     def check(self, num_generations: int) -> None:
         self.compare(np.zeros((1, num_generations)))

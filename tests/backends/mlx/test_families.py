@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import numpy as np
 import pytest
+from mlx.utils import tree_flatten
 from transformers import AutoModelForCausalLM, Gemma3TextConfig, MistralConfig
 
 from tests.helpers.families import BATCH, IDS, TEXT, VOCAB, WIDE, build, save_family
@@ -103,6 +105,11 @@ def test_a_bad_adapter_is_one_line(kind, tmp_path):
     assert "\n" not in str(error.value)
 
 
+def test_an_adapter_saved_in_bf16_learns_in_float32(tmp_path):
+    model = load.load_model(settings_of(saved_adapter(tmp_path)), precision="bf16").model
+    assert {weight.dtype for _, weight in tree_flatten(model.trainable_parameters())} == {mx.float32}
+
+
 def saved_adapter(tmp_path: Path) -> Path:
     lora = LoraSettings(rank=3, alpha=6.0, targets=["q_proj", "v_proj"])
     found = load.load_model(
@@ -110,15 +117,9 @@ def saved_adapter(tmp_path: Path) -> Path:
     )
     folder = tmp_path / "adapter"
     folder.mkdir()
-    write_adapter(found, folder)
-    return folder
-
-
-def write_adapter(found: load.LoadedModel, folder: Path) -> None:
-    import mlx.core as mx
-    from mlx.utils import tree_flatten
-
-    weights = dict(tree_flatten(found.model.trainable_parameters()))
-    mx.save_safetensors(str(folder / "adapters.safetensors"), weights)
+    weights = tree_flatten(found.model.trainable_parameters())
+    rounded = {name: weight.astype(mx.bfloat16) for name, weight in weights}
+    mx.save_safetensors(str(folder / "adapters.safetensors"), rounded)
     (folder / "adapter_config.json").write_text(json.dumps(found.adapter))
     found.tokenizer.inner.save_pretrained(folder)
+    return folder

@@ -147,6 +147,7 @@ def _load_adapter(model: nn.Module, folder: Path) -> None:
     weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
     expected = {n: weight for n, weight in weights.items() if n.rpartition(".")[2] in _LORA}
     check_fit(folder / FILES["mlx"], saved, expected)
+    model.load_weights([(n, w.astype(mx.float32)) for n, w in expected.items()], strict=False)
 
 
 def fetch_model(location: str, revision: str = MAIN) -> Path:

@@ -140,7 +140,7 @@ def assemble(model: Any, config: dict[str, Any], base: Path, *, tokenizer: Path)
 
 
 def _load_adapter(model: nn.Module, folder: Path) -> None:
-    """Put the adapter of a folder on its base. Raises ConfigError when it does not fit."""
+    """Put a folder's adapter on its base, in float32. Raises ConfigError when it does not fit."""
     saved = read_weights(folder / FILES["mlx"])
     check_targets(folder, saved)
     load_adapters(model, str(folder))  # accepts an adapter that lacks weights

@@ -88,10 +88,10 @@ def test_a_logger_that_is_not_installed_is_told_before_anything_is_loaded(monkey
 
 EVAL = {
     "player=oracle": "random_consistent",
-    "player=5": "player must be text",
     "run=outputs/none": "outputs/none: no such run folder",
     "checkpoint=last": "checkpoint needs run=",
     "player=random model=tiny": "player and model exclude each other",
+    "player=random sampling.beams=8": "player and sampling.beams exclude each other",
     "words.split=half": "train, val, test, all",
     "form=chat": "form must be one of conversation, fresh, tool",
     "samples=2": "add sampling.temperature=1",  # a model's greedy games are all alike

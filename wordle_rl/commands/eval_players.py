@@ -112,8 +112,9 @@ def _add_run(cfg: DictConfig, given: set[str]) -> dict[str, Any]:
         with open_dict(cfg):
             for part in _FOR_TRAINING:
                 cfg.pop(part, None)
-    if cfg.player is not None and "model" in given:
-        raise ConfigError("player and model exclude each other: give one of them")
+    models = [key for key in sorted(given) if re.match(r"(model|prompt|sampling)\b", key)]
+    if cfg.player is not None and models:
+        raise ConfigError(f"player and {models[0]} exclude each other: give one of them")
     if cfg.run is None:
         return resolve(cfg)
     folder = find_run(str(cfg.run), outputs=ROOT / str(cfg.output_dir))

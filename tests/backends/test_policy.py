@@ -1,10 +1,12 @@
 """What every policy does: scores, ratios, references and metrics, on each backend."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.helpers.backends import Backend
 from tests.helpers.tiny import (
@@ -72,6 +74,43 @@ def test_changing_the_prompt_changes_the_scores_of_the_answer(build, backend):  
     other = [44, *ids[1:]]
     first, second = (backend.policy_of(build()).score(one_row(i, marks))[0] for i in (ids, other))
     assert (np.abs(first - second)[np.array(marks, bool)] > 1e-4).all()
+
+
+def row_gradient(model: Any, ids: list[int], marks: list[int]) -> np.ndarray:
+    """The gradient of the mean log-probability of a row's sampled tokens, by transformers."""
+    model.zero_grad()
+    logprobs = model(torch.tensor([ids])).logits[0, :-1].log_softmax(-1)
+    picked = logprobs.gather(-1, torch.tensor(ids)[1:, None])[:, 0]
+    (picked * torch.tensor(marks[1:])).sum().backward()
+    return np.concatenate([p.grad.numpy().ravel() for p in model.parameters()]).astype(float)
+
+
+@pytest.mark.parametrize("micro_batch_tokens", [1, 1000])
+@pytest.mark.parametrize("second", [[1], [0, 2]])
+def test_agreement_is_the_cosine_of_the_gradients_of_two_halves(
+    micro_batch_tokens, second, backend
+):
+    model = qwen()
+    plain = plain_copy(model)
+    advantages = [0.7, -1.3, 0.4]
+    gradients = [a * row_gradient(plain, *row) for a, row in zip(advantages, ROWS, strict=True)]
+    halves = np.isin(np.arange(3), second)
+    sums = [sum(g for g, half in zip(gradients, halves, strict=True) if half is way)
+            for way in (np.False_, np.True_)]  # fmt: skip
+    cosine = sums[0] @ sums[1] / np.linalg.norm(sums[0]) / np.linalg.norm(sums[1])
+    policy = backend.policy_of(model, micro_batch_tokens=micro_batch_tokens)
+    metrics = policy.update(replace(games(), halves=halves), PLAIN)
+    assert metrics["update/agreement"] == pytest.approx(cosine, abs=1e-4)
+    assert abs(cosine) > 0.01
+    same_step = backend.policy_of(qwen()).update(games(), PLAIN)
+    assert metrics["grad_norm"] == pytest.approx(same_step["grad_norm"], rel=1e-4)
+
+
+def test_halves_of_which_one_is_empty_have_no_agreement(backend):
+    halves = np.zeros(3, bool)
+    for batch in replace(games(), halves=halves), replace(games(), halves=~halves):
+        assert math.isnan(backend.policy_of(qwen()).update(batch, PLAIN)["update/agreement"])
+    assert "update/agreement" not in backend.policy_of(qwen()).update(games(), PLAIN)
 
 
 def test_metrics_are_means_over_the_sampled_tokens(backend):

@@ -16,6 +16,7 @@ from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.repeat import Repeat
 from wordle_rl.rewards.value import Value
 from wordle_rl.rewards.win import Win
+from wordle_rl.rewards.words import Fits, Marks, NewWord
 from wordle_rl.words.lists import WordLists
 
 ANSWERS = ("batch", "catch", "crane", "crept", "hatch", "latch", "match", "patch", "sleep", "watch")
@@ -168,3 +169,26 @@ def test_each_turn_left_unused_by_a_win_is_worth_the_same(used, max_turns, expec
 def test_tokens_beyond_the_free_ones_cost_up_to_one(tokens, expected):
     turn = replace(guessed("crane"), tokens=tokens)
     assert Brevity(free=10, per=20)(turn) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("guess", "after", "word", "fits", "marks"),
+    [
+        ("crane", (), 1, 1, 1.0),  # the secret
+        ("patch", (), 1, 1, 0.2),  # A and C are elsewhere
+        ("patch", ("crept",), 1, 0, 0.2),  # the C is known to be first
+        ("crept", ("crept",), 0, 0, 0.5),  # said before: no new word, and not the secret
+        ("crxne", (), 0, 0, 0.0),  # no word, so it is not paid for fitting either
+    ],
+)
+def test_words_clues_and_marks_are_paid_apart(guess, after, word, fits, marks):
+    state = state_of("crane", *after)
+    turn = answered(f"<guess>{guess}</guess>", state)
+    assert NewWord()(turn) == word
+    assert Fits(knowledge=KNOWLEDGE)(turn) == fits
+    assert Marks()(turn) == pytest.approx(marks)
+
+
+def test_an_answer_without_a_guess_earns_none_of_them():
+    turn = answered("crane")
+    assert (NewWord()(turn), Fits(knowledge=KNOWLEDGE)(turn), Marks()(turn)) == (0, 0, 0)

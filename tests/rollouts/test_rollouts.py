@@ -50,11 +50,12 @@ KINDS: dict[str, Any] = {
     "game": {"kind": "game"},
     "turn": {"kind": "turn"},
     "best_of": {"kind": "best_of"},
+    "best_of, first": {"kind": "best_of", "advance": "first"},
 }
 FORMS = ("conversation", "fresh", "tool")
 EVERY = [
     *(("game", form) for form in FORMS), ("turn", "conversation"), ("best_of", "fresh"),
-    ("best_of", "tool"), ("best_of", "conversation"),
+    ("best_of", "tool"), ("best_of", "conversation"), ("best_of, first", "conversation"),
 ]  # fmt: skip
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 

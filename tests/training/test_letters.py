@@ -129,3 +129,18 @@ def test_while_too_many_words_fit_letters_answer_for_non_words_alone(most, blame
     rollouts = [rollout_of(0, crane, ids, secret="charm") for ids in (CHARP, charm)]
     found = letter_advantages(rollouts, by_letter, Texts())
     assert found[0][1].tolist() == [0, 0, 0, 0, 0, -0.5, 0]
+
+
+def test_a_guess_that_left_the_clues_early_is_still_told_where_it_stops_being_a_word():
+    crane, champ, charp = [0, 1, 4, 3, 12, 13, 7], [0, 1, 2, 3, 11, 5, 7], [0, 1, 2, 3, 4, 5, 7]
+    rollouts = [rollout_of(0, crane, ids, secret="charm") for ids in (champ, charp)]
+    fits = letter_advantages(rollouts, recipe(letter_weight=1.0), Texts())  # CHARM or CHART
+    words = letter_advantages(rollouts, recipe(word_letter_weight=3.0), Texts())
+    assert fits[0][1].tolist() == [0, 0, 0, 0, -0.5, 0, 0], "the M of CHAMP, where an R fits"
+    assert fits[1][1].tolist() == [0, 0, 0, 0, 0.5, 0, 0], "its P alone has nothing beside it"
+    assert words[0][1].tolist() == [0, 0, 0, 0, 0, 1.5, 0], "CHAMP is a word"
+    assert words[1][1].tolist() == [0, 0, 0, 0, 0, -1.5, 0], "CHARP is none"
+    both = recipe(letter_weight=1.0, word_letter_weight=3.0)
+    for one, found in zip(rollouts, letter_advantages(rollouts, both, Texts()), strict=True):
+        i = rollouts.index(one)
+        np.testing.assert_allclose(found[1], fits[i][1] + words[i][1])

@@ -124,7 +124,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     settings: WordSettings = instantiate("words", config["words"], WordSettings)
     words, splits = settings.load()
     trainer: TrainerSettings = instantiate("trainer", config["trainer"], TrainerSettings)
-    recipe, data = _build_recipe(config, settings, words, splits, model, backend, trainer.lag)
+    recipe, data = _build_recipe(config, settings, words, splits, model, backend, trainer)
     reference = _build_reference(config, recipe.algorithm, model)
     if reference is not None:  # latest may be another run when this one is resumed
         config = config | {"algorithm": config["algorithm"] | {"reference": reference.path}}
@@ -166,7 +166,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
 
 def _build_recipe(
     config: dict[str, Any], settings: WordSettings, words: WordLists, splits: Splits,
-    model: ModelSettings, backend: BackendSettings, lag: int,
+    model: ModelSettings, backend: BackendSettings, trainer: TrainerSettings,
 ) -> tuple[Recipe, TrainingData | None]:  # fmt: skip
     """What a step needs, and the rows of data= that it trains on."""
     knowledge = Knowledge(words, feedback_table(words))
@@ -178,7 +178,8 @@ def _build_recipe(
     answers = rollout.answers(rules, earlier.least if earlier else 0)
     algorithm: Algorithm = instantiate(
         "algorithm", config["algorithm"], Algorithm,
-        budget=sampling.max_tokens * answers, drawn_elsewhere=rollout.engine != "own" or lag > 0,
+        budget=sampling.max_tokens * answers,
+        drawn_elsewhere=rollout.engine != "own" or trainer.lag > 0,
     )  # fmt: skip
     algorithm.check(rollout.num_generations)
     rollout.check(algorithm)
@@ -199,7 +200,7 @@ def _build_recipe(
         allowed_secrets=settings.allowed_secrets(words, splits),
         allowed_share=settings.allowed_share, rollout=rollout, history=earlier,
         states=data.states if data else None, dialogues=data.dialogues if data else None,
-        knowledge=knowledge, seed=config["seed"],
+        agreement=trainer.agreement, knowledge=knowledge, seed=config["seed"],
     )  # fmt: skip
     return recipe, data
 

@@ -4,6 +4,7 @@ A minibatch is what one optimiser step uses; a micro-batch is a part of it that 
 Rows of one unit always stay together.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -70,6 +71,8 @@ class Batch:
     target_scale: float = 1.0  # unit of values in the loss
     distributions: list[TokenTargets] | None = None  # [N] to learn in place of the ids
     units: NDArray[np.int64] | None = None  # [N] rows with one number are never split
+    # [N] True for the second half of an update, whose gradient is compared with the first's.
+    halves: NDArray[np.bool_] | None = None
     # [N] of each row, for each trained token, what it was drawn from. None: the whole vocabulary.
     choices: list[list[Choices]] | None = None
 
@@ -106,6 +109,17 @@ def split_by_prompt(
     if fewer > sum(count_computed(batch, part) for part in usual):
         return usual
     return parts if apart else _pack([part.tolist() for part in parts], batch.lengths, max_tokens)
+
+
+def split_halves(
+    batch: Batch, split: Callable[[Batch], list[NDArray[np.int64]]]
+) -> list[NDArray[np.int64]]:
+    """Row numbers of each micro-batch, those of the batch's first half before the second's."""
+    if batch.halves is None:
+        return split(batch)
+    halves = np.flatnonzero(~batch.halves), np.flatnonzero(batch.halves)
+    parts = [(rows, take(batch, rows, np.ones(len(rows)))) for rows in halves if len(rows)]
+    return [rows[part] for rows, half in parts for part in split(half)]
 
 
 def count_computed(batch: Batch, rows: NDArray[np.int64]) -> int:

@@ -5,6 +5,7 @@ Each backend adds how a model computes, and what its gradients and weights are.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -20,6 +21,7 @@ from wordle_rl.policy.batch import (
     FloatArray,
     ran_out_of_memory,
     split_by_prompt,
+    split_halves,
     split_micro_batches,
 )
 from wordle_rl.policy.computing import Computing, Precision
@@ -68,6 +70,7 @@ class Policy(ABC):
         self._temperature, self._max_context = temperature, max_context
         self._reference: Any = None  # what keep_reference() kept
         self._halved = 0  # times since the last update
+        self._first_half: Any = None  # gradient of an update's first half, from where it ends
 
     def engine(self) -> Engine:
         """The engine that `served` gives, or a fresh one of its own on the current weights."""
@@ -133,6 +136,17 @@ class Policy(ABC):
     def _drop_gradients(self) -> None: ...
 
     @abstractmethod
+    def _copy_gradients(self) -> Any:
+        """The gradients so far, which later ones do not change."""
+
+    @abstractmethod
+    def _multiply_gradients(self, first: Any) -> tuple[float, float, float]:
+        """Inner products of gradients: all with all, all with the first, the first with itself.
+
+        first: what _copy_gradients() gave, in this process alone.
+        """
+
+    @abstractmethod
     def _clip_gradients(self) -> float:
         """Scale the gradients to at most optim.clip_grad_norm. Returns their norm before."""
 
@@ -175,7 +189,7 @@ class Policy(ABC):
         update. Raises DoesNotFit.
         """
         self.version += 1
-        learn = partial(self._add_gradient, batch, algorithm=algorithm)
+        learn = partial(self._learn, batch, algorithm=algorithm)
         totals = {"loss": 0.0, **dict.fromkeys(LARGEST, 0.0)}
         for part in self.run_micro_batches(batch, learn):
             _merge(totals, part)
@@ -188,13 +202,33 @@ class Policy(ABC):
                 for other in others:
                     _merge(totals, other)
                 self._share_gradients()
+        agreement = {} if batch.halves is None else {"update/agreement": self._agreement()}
         with self.timers("optimizer"):
             norm = self._clip_gradients()
             skipped = not (np.isfinite(norm) and np.isfinite(totals["loss"]))
             if not skipped:
                 self._take_step()
             self._drop_gradients()
-        return _name_metrics(totals) | {"grad_norm": norm, "update/skipped": float(skipped)}
+        outcome = {"grad_norm": norm, "update/skipped": float(skipped)}
+        return _name_metrics(totals) | agreement | outcome
+
+    def _learn(self, batch: Batch, rows: RowIndex, algorithm: Algorithm) -> dict[str, float]:
+        """Accumulate the gradient of some rows, and keep what the first half of them left."""
+        if batch.halves is not None and batch.halves[rows[0]] and self._first_half is None:
+            self._first_half = self._copy_gradients()
+        return self._add_gradient(batch, rows, algorithm)
+
+    def _agreement(self) -> float:
+        """Cosine of the gradients of an update's two halves, NaN where one of them is 0.
+
+        The expected cosine of halves of n guesses is n / (n + noise scale), so the scale follows
+        from the mean cosine of several steps: McCandlish et al. 2018 (arXiv 1812.06162), 2.2.
+        """
+        first = self._copy_gradients() if self._first_half is None else self._first_half
+        whole, both, one = self._multiply_gradients(first)
+        other = whole - 2 * both + one
+        product = max(one, 0.0) * max(other, 0.0)
+        return (both - one) / math.sqrt(product) if product > 0.0 else math.nan
 
     def _compute_loss(
         self, batch: Batch, rows: RowIndex, algorithm: Algorithm
@@ -252,6 +286,7 @@ class Policy(ABC):
         while True:
             # A failed backward pass may have left a part of its gradient.
             self._drop_gradients()
+            self._first_half = None
             done, failed = self._try(batch, work)
             if failed is None:
                 return done
@@ -273,7 +308,7 @@ class Policy(ABC):
         split = split_micro_batches
         if self.shares_openings:
             split = partial(split_by_prompt, apart=not self.mixes_openings)
-        for rows in split(batch, self.micro_batch_tokens):
+        for rows in split_halves(batch, partial(split, max_tokens=self.micro_batch_tokens)):
             try:
                 if batch.trained[rows].any():
                     done.append(work(rows))

@@ -108,7 +108,10 @@ def play_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout
 
 
 def play_best_of(task: RolloutTask) -> list[Rollout]:
-    """rollout=best_of: whole games in which every turn draws several guesses and takes the best.
+    """rollout=best_of: whole games in which every turn draws several guesses and takes one.
+
+    rollout.advance says which: the best by its reward, or the first, so that the boards are those
+    that the policy meets when it plays by itself, refused words included.
 
     A group is the guesses drawn in one state, each with its own reward. All of them are trained,
     also those that the game does not take. Each is a conversation of its own that repeats what was
@@ -137,8 +140,10 @@ def play_best_of(task: RolloutTask) -> list[Rollout]:
             for i in dict.fromkeys(number // size for number in candidates):
                 numbers = range(i * size, (i + 1) * size)
                 drawn = [candidates[number] for number in numbers]
-                rewards = [step.recipe.rewards.reward(candidate).total for candidate in drawn]
-                chosen = rewards.index(max(rewards))
+                chosen = 0
+                if step.recipe.rollout.advance == "best":
+                    rewards = [step.recipe.rewards.reward(one).total for one in drawn]
+                    chosen = rewards.index(max(rewards))
                 [said] = drawn[chosen].turns
                 games[i].play(
                     said.guess, text=said.text, thought=said.thought, reason=said.reason,

@@ -30,8 +30,10 @@ class RolloutSettings:
     form: FormName = "conversation"
     credit: Literal["game", "turn"] = "game"
     discount: Share = 1.0
+    advance: Literal["best", "first"] = "best"  # which guess a game of best_of continues with
     # Of the advantages by letter, see wordle_rl.training.advantages.
     letter_weight: Annotated[float, Within(0, 1000)] = 0.0
+    word_letter_weight: Annotated[float, Within(0, 1000)] = 0.0
     letter_from: Count | None = None
     # In each process; limits the memory for keys and values.
     games_at_once: Annotated[int, Within(1, MOST_GAMES)] | None = None
@@ -42,6 +44,8 @@ class RolloutSettings:
             raise ConfigError(
                 f"rollout.discount must be 1 with rollout.credit=game, not {self.discount}"
             )
+        if self.advance == "first" and self.kind != "best_of":
+            raise ConfigError(f"rollout.advance must be best with rollout={self.kind}, not first")
         if self.letter_from is not None and not self.letter_weight:
             raise ConfigError("rollout.letter_from must be null while rollout.letter_weight is 0")
         if self.groups * self.num_generations > MOST_GAMES:
@@ -60,6 +64,11 @@ class RolloutSettings:
         """Whether games are played to their end."""
         return self.kind != "turn"
 
+    @property
+    def judges_letters(self) -> bool:
+        """Whether single letters of a guess have advantages of their own."""
+        return self.letter_weight > 0 or self.word_letter_weight > 0
+
     def answers(self, rules: Rules, earlier: int) -> int:
         """The most answers a rollout can have.
 
@@ -76,8 +85,9 @@ class RolloutSettings:
             why = "algorithm.resample must be 0, because a turn of a game cannot be replaced alone"
         elif self.kind != "game" and algorithm.needs_whole_games:
             why = "this algorithm imitates won games, but a rollout is a guess; use rollout=game"
-        elif self.letter_weight > 0 and not algorithm.takes_token_advantages:
-            why = "rollout.letter_weight must be 0 for an algorithm that judges whole guesses"
+        elif self.judges_letters and not algorithm.takes_token_advantages:
+            name = "letter_weight" if self.letter_weight else "word_letter_weight"
+            why = f"rollout.{name} must be 0 for an algorithm that judges whole guesses"
         if why:
             raise ConfigError(f"rollout={self.kind} with algorithm={option_of(algorithm)}: {why}")
 
@@ -101,7 +111,8 @@ class Recipe:
     history: History | None = None  # where training games begin; None: the empty board
     states: tuple[GivenState, ...] | None = None  # from data=: training games begin there
     dialogues: tuple[GivenDialogue, ...] | None = None  # from data=: learnt instead of games
-    knowledge: Knowledge | None = None  # needed by a grammar and by rollout.letter_weight
+    agreement: bool = False  # whether to compare the gradients of two halves of each update
+    knowledge: Knowledge | None = None  # needed by a grammar and by credit by letter
     seed: int
 
     @property

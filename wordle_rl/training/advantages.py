@@ -3,13 +3,16 @@
 Advantages are computed over the rollouts of all processes.
 
 letter_advantages credits letter by letter: a guess is judged while it is spelled. A letter spoils a
-guess if it is the first after which no allowed word fits all clues. Every letter up to that one has
-a reward: 0 if it spoils the guess, else 1. Its advantage is this reward less the mean of the same
+guess if it is the first after which no word of a list is left. Every letter up to that one has a
+reward: 0 if it spoils the guess, else 1. Its advantage is this reward less the mean of the same
 letter's rewards in the group's guesses of the same turn. So CHARP counts against its P alone, and
 the letters after the spoiling one have no advantage. This is process supervision as in section
 4.1.3 of DeepSeekMath (arXiv 2402.03300), with an exact judge in place of a learnt model, and
-without credit of a letter for what comes after it. While more than rollout.letter_from words fit,
-only letters after which there is no allowed word spoil a guess.
+without credit of a letter for what comes after it.
+
+There are two judges. For rollout.letter_weight the list has the allowed words that fit all clues,
+or all allowed words while more than rollout.letter_from fit. For rollout.word_letter_weight it has
+all allowed words, so a guess that left the clues early is still told where it stops being a word.
 """
 
 import re
@@ -160,32 +163,47 @@ def share_of_idle_turns(rollouts: Sequence[Rollout], advantages: Advantages) -> 
 def letter_advantages(
     rollouts: Sequence[Rollout], recipe: Recipe, tokenizer: HFTokenizer
 ) -> list[list[Array]]:
-    """[R] of [K] of [tokens]: rollout.letter_weight x advantages of the letters in each token."""
+    """[R] of [K] of [tokens]: weighted advantages of the letters in each token, of both judges."""
+    settings = recipe.rollout
+    judges = [(settings.letter_weight, settings.letter_from), (settings.word_letter_weight, 0)]
+    found = [
+        [np.zeros(len(part)) for talk in rollout.talks for part in talk.answers.values()]
+        for rollout in rollouts
+    ]
+    for weight, letter_from in judges:
+        if weight:
+            _add_letters(found, weight, letter_from, rollouts, recipe, tokenizer)
+    return found
+
+
+def _add_letters(
+    found: list[list[Array]],
+    weight: float,
+    letter_from: int | None,
+    rollouts: Sequence[Rollout],
+    recipe: Recipe,
+    tokenizer: HFTokenizer,
+) -> None:
+    """Add weight x the advantages by one judge to the tokens of each answer, [R] of [K]."""
     assert recipe.knowledge is not None
     rewards: dict[tuple[int, int, int], list[float]] = defaultdict(list)  # by group, turn, letter
     judged: list[tuple[Array, tuple[int, int], list[float], list[int]]] = []
-    found: list[list[Array]] = []
-    for rollout in rollouts:
-        found.append([])
-        for talk in rollout.talks:
-            for number, part in talk.answers.items():
-                ids, turn = talk.ids[part.start : part.stop], rollout.game.turns[number]
-                found[-1].append(np.zeros(len(ids)))
-                if turn.guess is None or not any(talk.trained[part.start : part.stop]):
-                    continue
-                spoiling = recipe.knowledge.spoiling_letter(
-                    turn.guess, turn.state, recipe.rollout.letter_from
-                )
-                kept = [1.0] * WORD_LENGTH if spoiling is None else [1.0] * spoiling + [0.0]
-                for letter, reward in enumerate(kept):
-                    rewards[rollout.group, number, letter].append(reward)
-                places = locate_letters(ids, turn.guess, tokenizer)
-                judged.append((found[-1][-1], (rollout.group, number), kept, places))
+    for tokens_of, rollout in zip(found, rollouts, strict=True):
+        answers = ((talk, *one) for talk in rollout.talks for one in talk.answers.items())
+        for tokens, (talk, number, part) in zip(tokens_of, answers, strict=True):
+            ids, turn = talk.ids[part.start : part.stop], rollout.game.turns[number]
+            if turn.guess is None or not any(talk.trained[part.start : part.stop]):
+                continue
+            spoiling = recipe.knowledge.spoiling_letter(turn.guess, turn.state, letter_from)
+            kept = [1.0] * WORD_LENGTH if spoiling is None else [1.0] * spoiling + [0.0]
+            for letter, reward in enumerate(kept):
+                rewards[rollout.group, number, letter].append(reward)
+            places = locate_letters(ids, turn.guess, tokenizer)
+            judged.append((tokens, (rollout.group, number), kept, places))
     means = {key: float(np.mean(values)) for key, values in rewards.items()}
     for tokens, key, kept, places in judged:
         for letter, (reward, place) in enumerate(zip(kept, places, strict=False)):
-            tokens[place] += recipe.rollout.letter_weight * (reward - means[*key, letter])
-    return found
+            tokens[place] += weight * (reward - means[*key, letter])
 
 
 def locate_letters(ids: list[int], guess: str, tokenizer: HFTokenizer) -> list[int]:

@@ -41,6 +41,7 @@ class TrainerSettings:
     show_games: Annotated[int, Within(0, MOST_GAMES)] = 3
     report: bool = True
     report_limit: Count | None = None
+    agreement: bool = False
     memory_limit_gb: _Gigabytes | None = None
     device_memory_limit_gb: _Gigabytes | None = None
 

@@ -11,6 +11,7 @@ from wordle_rl.runs.progress import dated, describe_time
 
 GUESS = "reward/guess"  # beside the metrics of a step, for the terminal and the loggers
 IDLE = "groups/skipped"
+AGREEMENT, GUESSES = "update/agreement", "update/guesses"
 _HEAD = 20  # lines of steps below a head
 _HALVES = 10  # steps until their halves are compared, then twice as many, and at the end
 _REWARDED = {  # column -> metric, scale, digits
@@ -35,6 +36,7 @@ class StepLines:
             self._columns["reward"] = ("reward/mean", 1, 3)
         self._steps, self._lines = steps, 0
         self._seen: dict[str, list[float]] = {name: [] for name in self._columns}
+        self._agreement: list[float] = []
 
     def format(self, done: int, metrics: Mapping[str, float], left: float) -> list[str]:
         """The line of a step, after a head where one is due. left: seconds of the whole command."""
@@ -44,6 +46,8 @@ class StepLines:
             cells[name] = "-" if math.isnan(value) else f"{value:.{digits}f}"
             self._seen[name].append(value)
         cells["left"] = describe_time(left)
+        self._agreement.append(metrics.get(AGREEMENT, math.nan))
+        self._guesses = metrics.get(GUESSES, math.nan)
         width = 5 + 2 * len(f"{self._steps}/")
         lines = [f"{step:<{width}}" + "".join(f"{cell:>9}" for cell in cells.values())]
         if idle := metrics.get(IDLE, 0.0):
@@ -72,7 +76,29 @@ class StepLines:
             what = "words left after two guesses" if name == "words" else name
             told.append(f"  {what:<28}{before:>8} -> {after:<8}{change}")
         steps = f"{done - count + 1} to {done - count + half} against {done - half + 1} to {done}"
+        told += describe_noise(self._agreement, self._guesses)
         return told and [bold(f"Does it learn? Steps {steps}, at 99 %:"), *told]
+
+
+def describe_noise(agreement: Sequence[float], guesses: float) -> list[str]:
+    """Whether an update has fewer guesses than its noise scale, in one line; none if unknown.
+
+    agreement: of some steps, NaN where unknown. guesses: of one update. The noise scale is the
+    number of guesses at which the expected gradient is as large as its error.
+    """
+    known = [value for value in agreement if not math.isnan(value)]
+    if len(known) < _HALVES or math.isnan(guesses):
+        return []
+    mean = fmean(known)
+    if mean <= 0.0:
+        return [f"  An update of {guesses:,.0f} guesses is noise: its halves do not agree."]
+    scale = guesses / 2 * (1 / mean - 1)
+    if scale <= guesses:
+        return []
+    return [
+        f"  An update has {guesses:,.0f} guesses, and its noise scale is about {scale:,.0f}: take "
+        "more guesses a step, or a lower optim.lr."
+    ]
 
 
 def describe_wins(start: Mapping[str, float], now: Mapping[str, float]) -> str:

@@ -132,9 +132,9 @@ def learn_step(step: Step, sample: Sample) -> StepResult:
 
 
 def _credit(step: Step, rollouts: Sequence[Rollout]) -> Advantages:
-    """The algorithm's advantages. With rollout.letter_weight, those of letters are added."""
+    """The algorithm's advantages, and those of letters beside them if letters are judged."""
     advantages = step_advantages(rollouts, step.recipe)
-    if not step.recipe.rollout.letter_weight:
+    if not step.recipe.rollout.judges_letters:
         return advantages
     tokenizer = step.form.chat.tokenizer
     return replace(advantages, per_token=letter_advantages(rollouts, step.recipe, tokenizer))

@@ -49,7 +49,11 @@ def run_updates(
         return {"update/empty": 1.0}
     batch = build_batch(step, rollouts, selection, advantages)
     deal = partial(weigh_minibatches, step, selection)
-    return update_in_minibatches(step.policy, step.recipe.algorithm, batch, deal)
+    metrics = update_in_minibatches(step.policy, step.recipe.algorithm, batch, deal)
+    if step.recipe.agreement:
+        kept = [rollouts[i].answer_lengths for i in np.flatnonzero(selection.kept).tolist()]
+        metrics["update/guesses"] = sum(map(len, kept)) / step.recipe.algorithm.minibatches
+    return metrics
 
 
 def select_rows(step: Step, rollouts: Sequence[Rollout], advantages: Advantages) -> Selection:
@@ -100,6 +104,9 @@ def build_batch(
     batch = replace(batch, lengths=ends, target_scale=advantages.target_scale)
     if advantages.units is not None:
         batch = replace(batch, units=np.array([advantages.units[i] for i, *_ in own], np.int64))
+    if step.recipe.agreement:  # secrets in turn, so that both halves are independent
+        numbers = np.array([selection.groups[i] for i, *_ in own], np.int64)
+        batch = replace(batch, halves=numbers % step.recipe.rollout.groups % 2 == 1)
     lesson = step.recipe.teacher
     if lesson is not None and lesson.distribution:
         teacher = build_token_teacher(lesson, step.form)

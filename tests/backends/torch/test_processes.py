@@ -154,7 +154,8 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
         Grpo(beta=0.0, minibatches=2),
         {"kind": "best_of", "form": "fresh"},
     ),
-    "single turns": (Grpo(beta=0.0), {"kind": "turn"}),
+    "single turns, agreement": (Grpo(beta=0.0), {"kind": "turn", "agreement": True}),
+    "two minibatches, agreement": (Grpo(beta=0.0, minibatches=2), {"agreement": True}),
     "sft": (Sft(), {"teacher": TeacherSettings(player=RandomWord(WORDS)), "num_generations": 1}),
 }
 

@@ -118,6 +118,18 @@ class MlxPolicy(Policy):
     def _drop_gradients(self) -> None:
         self._gradients = {}
 
+    def _copy_gradients(self) -> Weights:
+        return self._gradients  # MLX arrays never change
+
+    def _multiply_gradients(self, first: Any) -> tuple[float, float, float]:
+        sums = np.zeros(3)
+        for name, gradient in self._gradients.items():
+            whole = np.array(gradient).astype(np.float64).ravel()
+            own = np.array(first[name]).astype(np.float64).ravel() if first else 0.0 * whole
+            sums += [whole @ whole, whole @ own, own @ own]
+        whole, both, one = sums.tolist()
+        return whole, both, one
+
     def _clip_gradients(self) -> float:
         if not self._gradients:  # there was nothing to train
             return 0.0

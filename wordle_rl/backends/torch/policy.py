@@ -203,6 +203,24 @@ class TorchPolicy(Policy):
         for copied, _ in self._copied_and_masters():
             copied.grad = None
 
+    def _copy_gradients(self) -> list[torch.Tensor | None]:
+        return [None if p.grad is None else p.grad.clone() for p in self.trainable]
+
+    def _multiply_gradients(self, first: Any) -> tuple[float, float, float]:
+        pairs = [
+            (p.grad, torch.zeros_like(p.grad) if own is None else own)
+            for p, own in zip(self.trainable, first, strict=True)
+            if p.grad is not None
+        ]
+        if self.processes.size > 1:
+            self.processes.add_up([own for _, own in pairs])
+        sums = torch.zeros(3, dtype=torch.float64)
+        for whole, own in pairs:
+            whole, own = whole.flatten().double(), own.flatten().double()
+            sums += torch.stack([whole @ whole, whole @ own, own @ own]).cpu()
+        whole, both, one = sums.tolist()
+        return whole, both, one
+
     def _copied_and_masters(self) -> Iterable[tuple[nn.Parameter, nn.Parameter]]:
         """Each parameter of the copy, if there is one, with the one it was copied from."""
         if not self._has_copy:

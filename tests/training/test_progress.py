@@ -18,6 +18,7 @@ from tests.helpers.configs import composed
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import Game
 from wordle_rl.runs.progress import Amount, announce
+from wordle_rl.training.metrics import noise_scale
 from wordle_rl.training.progress import GameCount, StepLines, describe_wins
 from wordle_rl.training.work import plan_work
 
@@ -138,3 +139,27 @@ def test_the_work_of_a_run_counts_every_game_and_answer(given, games, prompts):
     assert [work.held_out_after(n) for n in (0, 9, 10, 14, 15)] == [
         reported + 10 * n for n in (2, 2, 1, 1, 0)
     ]
+
+
+def test_the_noise_scale_is_found_from_the_agreement_of_halves():
+    """Halves are made of many gradients whose mean and spread are known."""
+    chance, size, width, scale = np.random.default_rng(3), 200, 2_000, 900.0
+    truth = np.ones(width) / np.sqrt(width)
+    cosines = []
+    for _ in range(60):
+        noise = chance.normal(0, np.sqrt(scale / width / size), (2, width))  # of a half's mean
+        one, other = truth + noise
+        cosines.append(float(one @ other / np.linalg.norm(one) / np.linalg.norm(other)))
+    assert noise_scale([*cosines, np.nan], 2 * size) == pytest.approx(scale, rel=0.1)
+    assert noise_scale([-0.1, 0.05], 10) == np.inf
+
+
+@pytest.mark.parametrize(
+    ("agreement", "told"), [(0.05, "1,900"), (0.9, ""), (-0.01, "do not agree"), (np.nan, "")]
+)
+def test_a_run_says_when_an_update_has_less_than_its_noise_scale(agreement, told):
+    lines = StepLines(10)
+    metrics = {"train/win_rate": 0.5, "update/agreement": agreement, "update/guesses": 200.0}
+    said = [line for done in range(1, 11) for line in lines.format(done, metrics, left=0.0)]
+    about = [line for line in said if "An update has 200 guesses" in line]
+    assert len(about) == bool(told) and all(told in line for line in about)

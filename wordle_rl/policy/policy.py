@@ -219,11 +219,7 @@ class Policy(ABC):
         return self._add_gradient(batch, rows, algorithm)
 
     def _agreement(self) -> float:
-        """Cosine of the gradients of an update's two halves, NaN where one of them is 0.
-
-        The expected cosine of halves of n guesses is n / (n + noise scale), so the scale follows
-        from the mean cosine of several steps: McCandlish et al. 2018 (arXiv 1812.06162), 2.2.
-        """
+        """Cosine of the gradients of an update's two halves, NaN where one of them is 0."""
         first = self._copy_gradients() if self._first_half is None else self._first_half
         whole, both, one = self._multiply_gradients(first)
         other = whole - 2 * both + one

@@ -85,6 +85,20 @@ def reward_metrics(rewards: Sequence[GameReward]) -> dict[str, float]:
     return {"reward/mean": float(totals.mean()), "reward/std": float(totals.std()), **means}
 
 
+def noise_scale(agreement: Sequence[float], guesses: float) -> float:
+    """Guesses at which the expected gradient of an update is as large as its error.
+
+    agreement: cosines of the gradients of two halves of an update, of several steps; NaN is left
+    out. guesses: of one update. Returns inf where the halves do not agree, NaN where nothing is
+    known. With n guesses in each half, the expected cosine is about n / (n + scale). Source:
+    McCandlish et al. 2018 (arXiv 1812.06162), section 2.2.
+    """
+    mean = _mean([value for value in agreement if not np.isnan(value)])
+    if mean <= 0.0:
+        return np.inf
+    return guesses / 2 * (1 / mean - 1)
+
+
 def _mean(values: Sequence[float]) -> float:
     """The mean, NaN where there is nothing to average."""
     return float(np.mean(values)) if values else np.nan

@@ -8,6 +8,7 @@ from wordle_rl.evaluation.boards import bold
 from wordle_rl.evaluation.intervals import change_interval
 from wordle_rl.game.rules import Game, GameStatus
 from wordle_rl.runs.progress import dated, describe_time
+from wordle_rl.training.metrics import noise_scale
 
 GUESS = "reward/guess"  # beside the metrics of a step, for the terminal and the loggers
 IDLE = "groups/skipped"
@@ -81,23 +82,19 @@ class StepLines:
 
 
 def describe_noise(agreement: Sequence[float], guesses: float) -> list[str]:
-    """Whether an update has fewer guesses than its noise scale, in one line; none if unknown.
+    """One line if an update has fewer guesses than its noise scale, none if not or unknown.
 
-    agreement: of some steps, NaN where unknown. guesses: of one update. The noise scale is the
-    number of guesses at which the expected gradient is as large as its error.
+    agreement: of the steps so far, NaN where unknown. guesses: of one update.
     """
-    known = [value for value in agreement if not math.isnan(value)]
-    if len(known) < _HALVES or math.isnan(guesses):
+    if sum(not math.isnan(value) for value in agreement) < _HALVES:
         return []
-    mean = fmean(known)
-    if mean <= 0.0:
-        return [f"  An update of {guesses:,.0f} guesses is noise: its halves do not agree."]
-    scale = guesses / 2 * (1 / mean - 1)
-    if scale <= guesses:
+    scale = noise_scale(agreement, guesses)
+    if not scale > guesses:
         return []
+    what = "its halves do not agree" if math.isinf(scale) else f"its noise scale is {scale:,.0f}"
     return [
-        f"  An update has {guesses:,.0f} guesses, and its noise scale is about {scale:,.0f}: take "
-        "more guesses a step, or a lower optim.lr."
+        f"  An update has {guesses:,.0f} guesses, and {what}: it needs more guesses, or a lower "
+        "optim.lr and more steps."
     ]
 
 

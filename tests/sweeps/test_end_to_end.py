@@ -1,13 +1,17 @@
 """A real study: two runs of a very small model, from the command line to the report."""
 
 import json
+import math
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.helpers.studies import stored
+from wordle_rl.runs.files import StepLog
 from wordle_rl.runs.paths import ROOT
 
 pytestmark = pytest.mark.slow
@@ -32,7 +36,8 @@ def test_each_trial_plays_its_budget_and_the_study_ends_with_its_page(tmp_path):
     answers.write_text("\n".join(a + "o" + b + "e" + c for a in "bcd" for b in "lr" for c in "dst"))
     done = subprocess.run(
         [sys.executable, "train.py", "-m", "experiment=study", *STUDY, place, *TINY,
-         "trainer.report=true", "optim.clip_grad_norm=0.3,1.0", f"words.answers='{answers}'"],
+         "trainer.report=true", "hydra.sweeper.analysis.metrics=[train/format,nothing]",
+         "optim.clip_grad_norm=0.3,1.0", f"words.answers='{answers}'"],
         cwd=ROOT, capture_output=True, text=True, timeout=280,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -48,5 +53,10 @@ def test_each_trial_plays_its_budget_and_the_study_ends_with_its_page(tmp_path):
         assert trial.user_attrs["test_win_rate"] == summary["win_rate"]
         assert [*trial.intermediate_values] == [1, 2] and trial.user_attrs["seconds"] > 0.0
         assert 0.0 <= trial.user_attrs["no_spread"] <= 1.0
-    assert "| clip_grad_norm=1 | 1 | 16 |" in (root / "study" / "README.md").read_text()
+        steps = [row for row in StepLog(run / "metrics.jsonl").read() if "train/format" in row]
+        last = [row["train/format"] for row in steps[-math.ceil(len(steps) / 4) :]]
+        assert trial.user_attrs["metrics"] == {"train/format": pytest.approx(np.mean(last))}
+    page = (root / "study" / "README.md").read_text()
+    assert "| clip_grad_norm=1 | 1 | 16 |" in page
+    assert re.search(r"\| minutes +\| train/format +\|\n", page), "nothing has no column"
     assert (root / "study" / "curves.png").is_file()

@@ -54,6 +54,7 @@ class AnalysisSettings:
     margin: _Size | None = None  # differences up to it count as none; None: the measure's own
     pilot: str | None = None  # a study whose trials tell the spread between seeds
     underpowered: bool = False  # whether to start although the pilot says it finds too little
+    metrics: list[str] = field(default_factory=list)  # further columns, means of the last quarter
 
     def __post_init__(self) -> None:
         for name, pair in self.comparisons.items():

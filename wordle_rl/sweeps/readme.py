@@ -85,6 +85,7 @@ def describe(study: Study) -> dict[str, Any]:
     """What the template of a page shows."""
     search, confirmed = study.select(SEARCH), study.select(CONFIRMATION)
     effects, states, start = judge(study), search.state.value_counts(), find_start(search)
+    metrics = study.about["analysis"].get("metrics") or []
     return {
         "study": study,
         "effects": effects,
@@ -94,8 +95,8 @@ def describe(study: Study) -> dict[str, Any]:
         "states": [f"{states[s]} {s}" for s in ("complete", "pruned", "failed") if s in states],
         # Greedy games of one start are the same with every seed.
         "start": None if start is None else format_mean(start, 100, 1).removesuffix(" ± 0.0"),
-        "arms": list_arms(search, study.default),
-        "confirmed": list_arms(confirmed, "default") if len(confirmed) else [],
+        "arms": list_arms(search, study.default, metrics),
+        "confirmed": list_arms(confirmed, "default", metrics) if len(confirmed) else [],
         "lineages": [[*part.lineage[part.lineage != ""].unique()] for part in (search, confirmed)],
         "most": _MOST_CURVES if search.arm.nunique() > _MOST_CURVES else None,
         "picture": PICTURE if search[WINS].notna().any() else None,
@@ -119,10 +120,11 @@ def list_effects(effects: Sequence[Effect], measure: Measure) -> list[list[str]]
     ]  # fmt: skip
 
 
-def list_arms(trials: Frame, default: str | None) -> list[list[str]]:
+def list_arms(trials: Frame, default: str | None, metrics: Sequence[str] = ()) -> list[list[str]]:
     """A row for each arm, titles first: means over seeds with their 95 % intervals.
 
     default: the arm with which the others are compared, seed by seed. Of many arms, the best.
+    metrics: further columns, of the last quarter of the steps.
     """
     base = trials[(trials.state == "complete") & (trials.arm == default)].set_index("seed")
     rows = []
@@ -137,10 +139,12 @@ def list_arms(trials: Frame, default: str | None) -> list[list[str]]:
             if relative and (not len(base) or arm == default):
                 cell = "default" if len(base) else "-"
             row.append(cell.removesuffix(" ± 0") if figure == "games" else cell)
+        for name in metrics:
+            row.append(format_mean([found.get(name) for found in ended.metrics], 1, 3))
         rows.append((-ended[WINS].mean(), row))
     if len(rows) > _MOST_ROWS:
         rows = sorted(rows, key=lambda entry: (math.isnan(entry[0]), entry[0]))[:_MOST_ROWS]
-    table = [["arm", "seeds", *_FIGURES], *(row for _, row in rows)]
+    table = [["arm", "seeds", *_FIGURES, *metrics], *(row for _, row in rows)]
     # Columns without a number are left out.
     some = [any({*cells} - {"-", "default"}) for _, *cells in zip(*table, strict=True)]
     return [list(itertools.compress(row, some)) for row in table]

@@ -31,7 +31,7 @@ CONFIRMED: Space = {  # by a confirmation; more seeds may follow later
 WINS = "val_win_rate"
 NUMBERS = ("best_step", "games", "seconds", "no_spread", "test_win_rate",
            "test_mean_guesses_with_losses")  # fmt: skip
-FIGURES = ("run", *NUMBERS, "cause", "curve", "lineage")
+FIGURES = ("run", *NUMBERS, "cause", "curve", "lineage", "metrics")
 Trials = Mapping[str, Sequence[FrozenTrial]]  # by round
 STATES = {
     TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed",

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -178,6 +178,7 @@ class TrialRun:
             "curve": [[r.get(GAMES) or 0.0, r[CURVE]] for r in records
                       if r.get(CURVE) is not None],
             "lineage": summary.get("lineage"),
+            "metrics": average_last_quarter(steps, self._settings.analysis.metrics),
         }  # fmt: skip
         for name, figure in figures.items():
             self._trial.set_user_attr(name, figure)
@@ -190,6 +191,15 @@ class TrialRun:
         last = (errors or said or ["it wrote nothing"])[-1]
         ended = f"signal {-code}" if code < 0 else f"exit code {code}"
         return f"{last} ({ended}, no summary.json; full output in {self._log})"
+
+
+def average_last_quarter(
+    steps: Sequence[Mapping[str, Any]], names: Sequence[str]
+) -> dict[str, float]:
+    """The mean of each metric over the last quarter of the steps; none for one without a value."""
+    last = steps[-math.ceil(len(steps) / 4) :]
+    known = {name: [row[name] for row in last if row.get(name) is not None] for name in names}
+    return {name: sum(values) / len(values) for name, values in known.items() if values}
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:

@@ -132,8 +132,9 @@ def read_study(folder: Path) -> Study:
     space: Any = {name: json_to_distribution(json.dumps(item)) for name, item in searched.items()}
     spaces = {SEARCH: space, CONFIRMATION: CONFIRMED}
     blank: dict[str, Any] = {**dict.fromkeys(FIGURES, ""), **dict.fromkeys((WINS, *NUMBERS))}
+    blank |= {"curve": [], "metrics": {}}
     trials: Any = pd.DataFrame([
-        {**blank, "curve": [], **{name: value for name, value in row.items() if value is not None},
+        {**blank, **{name: value for name, value in row.items() if value is not None},
          "seed": int(row.get("seed") or 0), "arm": name_arm(row, spaces[row["round"]])}
         for row in rows
     ])  # fmt: skip

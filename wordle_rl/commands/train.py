@@ -38,7 +38,7 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupted, Interrupts, ignore_signals
 from wordle_rl.runs.paths import CONF, CONFIG_DIR, ROOT, TRAIN, shorten
 from wordle_rl.runs.processes import Launch, check_first_start, read_launch
-from wordle_rl.runs.progress import announce
+from wordle_rl.runs.progress import announce, mute
 from wordle_rl.training.experiment import Experiment, stages_of_run
 from wordle_rl.training.lineage import prompt_name
 from wordle_rl.training.loop import TrainingFailed, describe_fault
@@ -266,6 +266,7 @@ def follow(launch: Launch, file: str = "") -> NoReturn:
     file: where the processes of one machine meet, in place of torchrun's address.
     """
     ignore_signals()  # the first process decides what becomes of the run
+    mute()
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     from wordle_rl.backends.torch import backend
     from wordle_rl.backends.torch.processes import ProcessLost, join_processes

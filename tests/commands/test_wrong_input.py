@@ -82,7 +82,7 @@ def test_training_with_wrong_settings_is_refused(line: str, refused) -> None:  #
 
 def test_a_logger_that_is_not_installed_is_told_before_anything_is_loaded(monkeypatch) -> None:
     monkeypatch.setattr("wordle_rl.commands.build.find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match="wandb is not installed: pip install"):
+    with pytest.raises(ConfigError, match=r"wandb is not installed: .* -m pip install .*\[wandb\]"):
         build_experiment(resolve(composed("logger=none", "logger.wandb=true")))
 
 

@@ -24,7 +24,8 @@ sys.meta_path.insert(0, Refuse)
 sys.argv[:2] = []
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-PIP = "pip install -c constraints.txt -e"
+# For the Python that ran, as the one on the PATH may be another one.
+PIP = f"{sys.executable} -m pip install -c constraints.txt -e"
 
 
 @pytest.mark.parametrize(

@@ -64,16 +64,24 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         with announce("checking the settings, and reading the words"):
             setup, folder = open_run(cfg, overrides, stack)
         if folder.manifest()["status"] == "finished":  # and nothing of it is to be done again
-            print(f"run folder: {shorten(folder.path)}\nfull games: {folder.eval_command}")
+            _print_commands(folder)
             return read_object(folder.path / "summary.json")
         summary = _run_backend(setup, folder, interrupts, resume=cfg.resume is not None)
-    print(f"\nrun folder: {shorten(folder.path)}\nfull games: {folder.eval_command}")
+    print()
+    _print_commands(folder)
     if setup.trainer.report:
         write_page(folder)
     if setup.logger.tensorboard:
         print(f"curves: tensorboard --logdir {shlex.quote(str(shorten(folder.path.parent)))}")
     print(f"took {time.monotonic() - begin:.0f} s", flush=True)
     return summary
+
+
+def _print_commands(folder: RunFolder) -> None:
+    """Print what to do with a run that is finished."""
+    print(f"run folder: {shorten(folder.path)}\nfull games: {folder.eval_command}")
+    if (folder.path / "model").is_dir():
+        print(f"watch it: {folder.play_command}")
 
 
 # -- the folder of a run --------------------------------------------------------------------------

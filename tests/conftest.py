@@ -172,13 +172,15 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 def refused(capsys, monkeypatch) -> Callable[[Callable[[], object]], str]:
     """Runs a command that must fail. Returns its one line."""
 
+    from tests.helpers.commands import error_of
+
     def run(command: Callable[[], object]) -> str:
         monkeypatch.setattr(sys, "argv", ["train.py"])
         capsys.readouterr()
         with pytest.raises(SystemExit) as stop, whole_command():
             command()
-        [line] = capsys.readouterr().err.strip().splitlines()
-        assert stop.value.code == 2 and line.startswith("error: ")
+        line = error_of(capsys.readouterr().err)
+        assert stop.value.code == 2
         return line
 
     return run

@@ -64,13 +64,21 @@ def address() -> Iterator[str]:
         key: Choice(label=f"the {key} one", settings={"player": key})
         for key in ("entropy", "consistent", "mini", "thinker")
     }
-    with served_page(Page(choices, load_any, "mound")) as address:
+    with served_page(Page(choices, load_any)) as address:
         yield address
 
 
 @pytest.fixture
 def tab(open_tab: Callable[..., Tab], address: str) -> Tab:
-    return open_tab(address)
+    """The page as it opens: with a secret to type."""
+    tab = open_tab(address)
+    wait(tab.page, "document.activeElement.id === 'watch-secret'")
+    return tab
+
+
+def titles(page: Any) -> list[str]:
+    """What stands above the games that are watched."""
+    return [one.inner_text() for one in page.query_selector_all("#watched > :first-child h3")]
 
 
 def type_guesses(page: Any, guesses: Sequence[str]) -> None:
@@ -95,8 +103,53 @@ def secrets_left(page: Any) -> list[str]:
     return left
 
 
+def test_the_page_opens_where_a_secret_is_typed_that_a_player_guesses(tab):
+    page = tab.page
+    page.keyboard.type("crane")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#thought dl")
+    [title] = titles(page)
+    assert title.startswith("CRANE: won in ")
+    tab.check("watch-one")
+
+
+def test_a_run_and_its_start_play_the_same_secret_side_by_side(open_tab):
+    players = {"best": "consistent", "start": "entropy", "lost": "broken"}
+    choices = {
+        key: Choice(label=f"the {key}", settings={"player": player}, before="start")
+        for key, player in players.items()
+    }
+    choices["start"] = Choice(label="the start", settings={"player": "entropy"})
+    choices["mini"] = choices["start"]
+    choices["broken before"] = Choice(label="b", settings={"player": "hard"}, before="lost")
+    with served_page(Page(choices, load, "mound")) as address:
+        tab = open_tab(address)
+        page = tab.page
+        page.wait_for_selector("#thought .bars")  # the secret that was asked for is played at once
+        wait(page, "!document.getElementById('watched').innerText.includes('…')")
+        before, after = titles(page)
+        assert before.startswith("Before: MOUND won in ") and after.startswith(
+            "After: MOUND won in "
+        )
+        tab.check("pair")
+        page.keyboard.press("ArrowLeft")
+        wait(page, "document.querySelector('#thought h3').innerText === 'Before, turn 1'")
+        assert "SALET" in page.inner_text("#thought dl").upper()
+        page.keyboard.press("ArrowDown")
+        wait(page, "document.querySelector('#thought h3').innerText === 'Before, turn 2'")
+        page.select_option("#player", "start")  # which has nothing before it
+        page.click("#watch-form button")
+        page.wait_for_selector("#thought dl")
+        assert len(titles(page)) == 1
+        page.select_option("#player", "broken before")
+        page.click("#watch-form button")
+        wait(page, "document.getElementById('watched').innerText.includes('not played')")
+        assert "damaged" in page.inner_text("#message") and "After: " in titles(page)[1]
+
+
 def test_a_game_is_played_to_its_win_by_keyboard(tab):
     page = tab.page
+    tab.show("play")
     wait(page, "!document.getElementById('give-up').disabled")
     assert page.locator("#mine li").count() == 6
     page.keyboard.type("zzzzz")
@@ -126,7 +179,6 @@ def test_a_game_is_played_to_its_win_by_keyboard(tab):
 def test_a_model_is_watched_while_it_thinks(tab):
     page = tab.page
     page.select_option("#player", "mini")
-    tab.show("watch")
     page.fill("#watch-secret", "mound")
     page.keyboard.press("Enter")
     page.wait_for_selector("#watched .bars tbody tr:nth-child(10)", timeout=240_000)
@@ -142,7 +194,6 @@ def test_a_model_is_watched_while_it_thinks(tab):
 def test_a_thought_is_shown_as_text(tab):
     page = tab.page
     page.select_option("#player", "thinker")
-    tab.show("watch")
     page.click("#watch-form button")
     page.wait_for_selector("#watched pre")
     assert page.inner_text("#watched pre") == f"{THOUGHT}<guess>crane</guess>"
@@ -152,6 +203,7 @@ def test_a_thought_is_shown_as_text(tab):
 
 def test_two_players_are_compared_on_a_board(tab):
     page = tab.page
+    tab.show("play")
     type_guesses(page, ["zonal"])
     page.click("#ask-here")
     page.wait_for_selector("#view-board:not([hidden])")

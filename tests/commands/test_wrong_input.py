@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.commands import command, evaluation, training
+from tests.helpers.commands import command, error_of, evaluation, training
 from tests.helpers.configs import composed
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.runs.config import compose_config
@@ -82,7 +82,7 @@ def test_training_with_wrong_settings_is_refused(line: str, refused) -> None:  #
 
 def test_a_logger_that_is_not_installed_is_told_before_anything_is_loaded(monkeypatch) -> None:
     monkeypatch.setattr("wordle_rl.commands.build.find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match="wandb is not installed: pip install"):
+    with pytest.raises(ConfigError, match=r"wandb is not installed: .* -m pip install .*\[wandb\]"):
         build_experiment(resolve(composed("logger=none", "logger.wandb=true")))
 
 
@@ -169,9 +169,8 @@ def test_a_target_that_is_no_component_of_the_right_kind_is_never_called(
 )
 def test_a_command_with_wrong_input_prints_one_line_and_exits_with_2(line: str, told: str) -> None:
     done, _ = command(*line.split())
-    said = [line for line in done.stdout.splitlines() if not line.startswith("20")]  # what it does
-    assert (done.returncode, said, done.stderr.count("\n")) == (2, [], 1)
-    assert done.stderr.startswith("error: ") and told in done.stderr
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in error_of(done.stderr)
 
 
 HEAD, RATE = "# @package _global_\n", "optim:\n  lr: 0.5\n"
@@ -198,7 +197,7 @@ def test_a_file_of_ones_own_is_used_or_refused_in_one_line(kind: str, tmp_path: 
         assert done.returncode == 0 and told in done.stdout and "seed: 7" in done.stdout
     else:
         done, _ = command(*line)
-        assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1
+        assert done.returncode == 2 and told in error_of(done.stderr)
 
 
 FOREIGN = {
@@ -229,8 +228,7 @@ def test_a_study_of_ones_own_without_a_package_is_refused_in_one_line(tmp_path: 
     (tmp_path / "sweep").mkdir()
     (tmp_path / "sweep" / "mine.yaml").write_text("name: mine\n")
     done, _ = command("train.py", "-m", "sweep=mine", f"--config-dir={tmp_path}")
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "# @package hydra.sweeper" in done.stderr
+    assert done.returncode == 2 and "# @package hydra.sweeper" in error_of(done.stderr)
 
 
 @pytest.mark.slow

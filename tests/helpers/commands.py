@@ -49,6 +49,13 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in files if p.name != ".lock"}
 
 
+def error_of(told: str) -> str:
+    """The line about an error on standard error. Above it, a slow command says what it does."""
+    [line] = [line for line in told.splitlines() if line.startswith("error: ")]
+    assert told.rstrip().endswith(line) and "Traceback" not in told
+    return line
+
+
 def command(*arguments: str, **options: object) -> tuple[subprocess.CompletedProcess, float]:
     """A command as a user types it, and the seconds of processor that it took."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -47,7 +47,7 @@ def served_by(
         vocabulary=servers[0].vocabulary,
     )  # fmt: skip
     return VllmEngine(
-        ServerSettings(urls=[server.url for server in servers], **{"timeout": 5.0, **settings}),
+        ServerSettings(urls=[server.url for server in servers], **{"timeout": 60.0, **settings}),
         adapter="mine", probe=probe, compare=compare, max_context=max_context, stop_ids=stop_ids,
         check=check,
     )  # fmt: skip
@@ -121,7 +121,7 @@ class SmallServer:
         if fault == "crash":
             return _error(500, "EngineCore encountered an issue.")
         if fault == "slow":
-            time.sleep(3)
+            time.sleep(6)
         status, answer = self._complete(body)
         return status, fault(answer) if callable(fault) else answer
 

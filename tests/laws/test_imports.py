@@ -5,7 +5,9 @@ functions and for type checkers count like all others.
 """
 
 import ast
+import re
 import sys
+import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
@@ -150,6 +152,13 @@ def test_a_library_is_imported_only_in_its_rooms():
     # What runs/ needs of a config is imported late.
     assert_none([*wrong, *(i for i in IMPORTS if i.rooms[0] == "runs" and i.library in CONFIG
                            and not i.late)])  # fmt: skip
+
+
+def test_the_libraries_of_the_page_come_with_the_package():
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    needed = {re.split(r"[^\w-]", one)[0] for one in tomllib.loads(text)["project"]["dependencies"]}
+    libraries = {item.library for item in IMPORTS if item.rooms[0] == "web"}
+    assert "uvicorn" in libraries and libraries - {PACKAGE, *sys.stdlib_module_names} <= needed
 
 
 def test_what_takes_long_to_import_is_imported_late_outside_its_room():

@@ -49,8 +49,9 @@ def test_a_signal_in_the_first_second_ends_a_command_without_a_traceback(
 
 def test_a_reader_that_leaves_ends_a_command_without_a_word() -> None:
     body = (
-        "import time; from wordle_rl.runs.errors import whole_command\n"
-        "with whole_command(): print('shown', flush=True), time.sleep(0.3), print('shown')"
+        "from wordle_rl.runs.errors import whole_command\n"
+        "with whole_command():\n"
+        "    while True: print('shown')"  # until the reader has left, however late that is
     )
     command = f"{shlex.quote(sys.executable)} -c {shlex.quote(body)} | head -c 5"
     done = subprocess.run(

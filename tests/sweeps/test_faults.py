@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.commands import error_of
 from tests.helpers.studies import run_fakes, states, steps_done, stored, work, worker
 from wordle_rl.runs.files import read_json, write_json
 from wordle_rl.runs.instantiate import ConfigError
@@ -189,7 +190,7 @@ def test_a_study_with_failed_trials_ends_with_exit_code_1(tmp_path, fake, capsys
     with pytest.raises(SystemExit) as end:
         run_fakes(tmp_path, **node)
     assert end.value.code == 1
-    assert capsys.readouterr().err.startswith("error: study study: 2 trials failed")
+    assert "error: study study: 2 trials failed" in error_of(capsys.readouterr().err)
     fake(steps=1)
     run_fakes(tmp_path, **node)
     assert complete(tmp_path) == [0.1, 0.2]

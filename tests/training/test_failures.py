@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.commands import error_of
 from tests.helpers.runs import metrics_of, resume, run, settings
 from wordle_rl.backends.mlx import engine as mlx_engine
 from wordle_rl.backends.torch import backend as lightning_backend
@@ -84,7 +85,7 @@ OUT = torch.OutOfMemoryError("CUDA out of memory. Tried to\nallocate 2.00 GiB.")
 )
 def test_a_lack_of_memory_ends_a_run_in_one_line(place, name, error, told, folder, capsys):
     fail_with(place, name, error, folder)
-    [line] = capsys.readouterr().err.strip().splitlines()
+    line = error_of(capsys.readouterr().err)
     assert line.startswith("error: out of memory: ") and told in line
     assert f"continue with python train.py resume={folder}" in line
     # An update may have changed the weights already.
@@ -99,7 +100,7 @@ def test_a_run_without_memory_before_it_measured_anything_leaves_nothing_to_go_o
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit):
         patch.setattr(place, {validation: "play"}.get(place, "load_model"), Mock(side_effect=OUT))
         run(tmp_path / "runs", *settings(tmp_path, "dpo"))
-    [line] = capsys.readouterr().err.strip().splitlines()
+    line = error_of(capsys.readouterr().err)
     assert line.startswith("error: out of memory: ") and "resume=" not in line
     assert not [*(tmp_path / "runs").iterdir()]
 
@@ -121,7 +122,7 @@ def test_weights_that_are_no_numbers_end_the_run_and_are_not_kept(found_by, fold
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as stop:
         patch.setattr(TorchPolicy, "update", spoil)
         resume(folder, "trainer.steps=3", f"trainer.validate_every={every}")
-    [line] = capsys.readouterr().err.strip().splitlines()[-1:]
+    line = error_of(capsys.readouterr().err)
     assert stop.value.code == 1 and "are not finite numbers, after step 2" in line
     assert "optim.lr" in line and RunFolder(folder).manifest()["status_reason"] in line
     if found_by == "validation":  # before that step is logged

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.helpers.commands import error_of
 from tests.helpers.runs import assert_equal_runs, metrics_of, resume, run, settings
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training import loop as memory
@@ -26,7 +27,7 @@ def test_a_run_that_leaks_saves_and_stops_and_goes_on_with_the_same_numbers(
         patch.setattr(memory, "resident_bytes", lambda: next(count) * 100_000_000)
         run(root, *given, "trainer.memory_limit_gb=0.15")
     [folder] = set(root.iterdir()) - {unbroken}
-    [line] = capsys.readouterr().err.strip().splitlines()
+    line = error_of(capsys.readouterr().err)
     assert end.value.code == 1 and "0.20 GB are in use, more than trainer.memory_limit_gb" in line
     assert f"the run is saved, continue with python train.py resume={folder}" in line
     assert [m["step"] for m in metrics_of(folder)] == [0, 1, 2]

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from research.make_models import TINY
+from tests.helpers.commands import error_of
 from tests.helpers.configs import composed
 from tests.helpers.runs import resume, without_clock
 from wordle_rl.backends import loggers
@@ -140,7 +141,7 @@ def test_weights_whose_predictions_overflow_end_the_run_and_are_not_kept(tmp_pat
             "optim.schedule=constant", "optim.clip_grad_norm=0", "optim.weight_decay=1000",
             "trainer.validate_every=100")  # fmt: skip
     assert stop.value.code == 1
-    [line] = capsys.readouterr().err.strip().splitlines()
+    line = error_of(capsys.readouterr().err)
     assert "predictions are not finite numbers" in line
     [folder] = tmp_path.iterdir()
     assert json.loads((folder / "manifest.json").read_text())["status"] == "failed"

@@ -152,7 +152,11 @@ def test_a_run_comes_first_and_is_compared_with_its_start(tmp_path):
     choices = list_choices(model=None, player=None, run=run, checkpoint="last")
     assert list(choices)[:2] == ["last of the run", "start of the run"]
     browser = TestClient(build_app(Page(choices, load)), base_url="http://localhost")
-    assert browser.post("/api/about", json={}).json()["rival"] == "start of the run"
+    about = browser.post("/api/about", json={}).json()
+    assert about["rival"] == "start of the run"
+    assert about["before"] == {"last of the run": "start of the run"}, "watched beside each other"
+    start = list_choices(model=None, player=None, run=run, checkpoint="start")
+    assert [choice.before for choice in start.values()] == [None] * len(start)
     without = {"run": None, "checkpoint": "best"}
     assert next(iter(list_choices(model=None, player=None, **without))) == "mini"
     assert next(iter(list_choices(model="tiny", player=None, **without))) == "tiny"
@@ -162,3 +166,16 @@ def test_a_run_comes_first_and_is_compared_with_its_start(tmp_path):
     page = Page(helped, lambda *given, **_: heard.append(given) or load(player="entropy"))
     page.player("tiny")
     assert heard == [("sampling.grammar=words",)] and heard[0][0] in helped["tiny"].label
+
+
+def test_a_run_and_its_start_play_by_the_same_settings(tmp_path):
+    run, given = RunFolder.create(tmp_path, "one"), ["sampling.grammar=words"]
+    choices = list_choices(model=None, player=None, run=run, checkpoint="best", given=given)
+    helped = {key for key, choice in choices.items() if choice.given}
+    assert helped == {"best of the run", "start of the run"}
+    assert all(given[0] in choices[key].label for key in helped)
+
+
+def test_the_secret_that_was_asked_for_is_watched_first(browser):
+    assert browser.ask("about")["secret"] == "mound"
+    assert Browser().ask("about")["secret"] is None

@@ -10,7 +10,7 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
-from contextlib import redirect_stdout, suppress
+from contextlib import nullcontext, redirect_stdout, suppress
 from io import StringIO
 from itertools import pairwise
 from typing import Any
@@ -33,6 +33,8 @@ from wordle_rl.runs.progress import announce
 TRAIN, EVAL = "config", "eval"  # the two configs in conf/, each for a command
 _HELP = {"-h", "--help"}
 _STUDY = {"-m", "--multirun"}
+_CONFIG = {"-c", "--cfg"}
+_ANSWERED = {*_CONFIG, "-i", "--info", "-sc", "--shell-completion"}  # by Hydra: nothing begins
 
 
 def run_composed(name: str) -> None:
@@ -48,7 +50,7 @@ def run_composed(name: str) -> None:
 
             follow(launch)
         names = {argument.partition("=")[0] for argument in given}
-        if (_STUDY | {"sweep"}) & names and {"-c", "--cfg"} & names:
+        if (_STUDY | {"sweep"}) & names and _CONFIG & names:
             fail("--cfg shows one run: leave -m and sweep= out, and give each setting one value")
         if _HELP & given:
             from wordle_rl.commands.help import format_group, format_help
@@ -69,7 +71,8 @@ def run_composed(name: str) -> None:
                 sys.argv = [sys.argv[0], *begin_with_run(sys.argv[1:])]
             if own and not any(word.startswith(("--config-dir", "-cd")) for word in given):
                 sys.argv = [*sys.argv, f"--config-dir={own}"]
-            with announce("reading the settings"), guarded_files():
+            silent = bool(_ANSWERED & names)
+            with nullcontext() if silent else announce("reading the settings"), guarded_files():
                 _run_hydra(name, typed)
 
 
@@ -86,8 +89,7 @@ def complete(name: str, given: Sequence[str], word: str) -> list[str]:
         os.environ["COMP_LINE"], sys.argv = f"{name} {line}", [name, "-sc", "query=bash"]
         with redirect_stdout(StringIO()) as said, suppress(SystemExit):
             run_composed(name)
-        told = "".join(said.getvalue().splitlines()[-1:])  # above it, what it does
-        found = [one for one in told.split() if not one.startswith("hydra")]
+        found = [one for one in said.getvalue().split() if not one.startswith("hydra")]
     if len(found) == 1 and found[0] != last and found[0][-1] in "=.":  # no blank behind it
         return complete(name, given, found[0])
     return [one.removeprefix(last.removesuffix(word)) for one in found]

@@ -234,15 +234,31 @@ def load_player(
     "sampling.temperature=1"; without a temperature, models play greedily. Raises ValueError in one
     line. Lines about precision and threads go to standard error.
     """
-    kinds = {"run": run, "model": model, "player": player}
+    config, wanted = _compose_player(settings, run=run, model=model, player=player)
+    tournament = build_tournament(config, wanted)
+    with redirect_stdout(sys.stderr):
+        return build_players(config, tournament)[0][0]
+
+
+def load_word_lists(
+    *, run: str | None = None, model: str | None = None, player: str | None = None,
+    settings: Sequence[str] = (),
+) -> WordLists:  # fmt: skip
+    """The word lists of what load_player would load. Reads only its settings, so takes a second."""
+    config, _ = _compose_player(settings, run=run, model=model, player=player)
+    listed: WordSettings = instantiate("words", config["words"], WordSettings)
+    return listed.load()[0]
+
+
+def _compose_player(
+    settings: Sequence[str], **kinds: str | None
+) -> tuple[dict[str, Any], EvalSettings]:
+    """The config of a player, and the settings of eval.py. Raises ConfigError."""
     chosen = [f"{kind}={value}" for kind, value in kinds.items() if value is not None]
     if len(chosen) != 1:
         raise ConfigError(f"give one of run, model and player, not {' and '.join(chosen)}")
     given = [*chosen, *settings]
-    config, wanted = read_settings(compose_config("eval", given), given)
-    tournament = build_tournament(config, wanted)
-    with redirect_stdout(sys.stderr):
-        return build_players(config, tournament)[0][0]
+    return read_settings(compose_config("eval", given), given)
 
 
 def build_tournament(config: dict[str, Any], settings: EvalSettings) -> Tournament:

@@ -1,13 +1,18 @@
-"""wordle-rl play: a page to play beside a model or a solver."""
+"""wordle-rl play: a page to watch a model or a solver, and to play beside it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from wordle_rl.web.opponent import Opponent
+    from wordle_rl.words.lists import WordLists
+
+_OPTIONS = ("model", "run", "player", "checkpoint")
+_TABLE = ("limit", "samples", "show", "compare", "json", "output_dir", "history")  # of eval.py
 
 
 def play(
@@ -18,16 +23,16 @@ def play(
     run: Annotated[str | None, typer.Option(help="a run folder, or latest")] = None,
     player: Annotated[str | None, typer.Option(help="a solver, such as entropy")] = None,
     checkpoint: Annotated[str, typer.Option(help="of the run: best, last or start")] = "best",
-    secret: Annotated[str | None, typer.Option(help="of the first game [default: any]")] = None,
+    secret: Annotated[str | None, typer.Option(help="to watch first [default: any]")] = None,
     port: Annotated[int, typer.Option(help="of the page, 0 for any free one")] = 0,
     browser: Annotated[bool, typer.Option(help="open a browser")] = True,
 ) -> None:
-    """Play beside a model or a solver on a page, watch it think, and ask it on any board."""
+    """Open a page: type a secret for a model or a solver, play beside it, ask it on any board."""
     from wordle_rl.data.rows import read_word
     from wordle_rl.runs.folder import find_run
     from wordle_rl.runs.instantiate import ConfigError, check_choice
     from wordle_rl.web.opponent import CHECKPOINTS, SCRIPTED, list_choices
-    from wordle_rl.web.server import Page, pick_secret, serve
+    from wordle_rl.web.server import Page, check_allowed, serve
 
     if sum(each is not None for each in (model, run, player)) > 1:
         raise ConfigError("give one of --model, --run and --player")
@@ -36,13 +41,17 @@ def play(
     check_choice("--checkpoint", checkpoint, tuple(CHECKPOINTS))
     if secret is not None:
         secret = read_word("secret", secret)
+    _check_settings(settings or [])
     folder = None if run is None else find_run(run, "--run")
     choices = list_choices(
         model=model, player=player, run=folder, checkpoint=checkpoint, given=settings or []
     )
+    key, first = next(iter(choices.items()))
+    lists = load_lists(*first.given, **first.settings)  # a wrong setting ends the command here
+    if secret is not None:
+        check_allowed(secret, lists.allowed_set)
     page = Page(choices, load_opponent, secret)
-    first = page.thread.submit(page.player, next(iter(choices))).result()
-    pick_secret(first, secret)
+    page.thread.submit(page.player, key).result()
     serve(page, port=port, browser=browser)
 
 
@@ -54,9 +63,36 @@ def load_opponent(
     from wordle_rl.commands.eval_players import load_player
     from wordle_rl.web.opponent import Opponent
 
-    given = [*settings, *([] if run is None else [f"checkpoint={checkpoint}"])]
+    given = _settings(settings, run, checkpoint)
     loaded = load_player(model=model, player=player, run=run, settings=given)
     return Opponent(
         knowledge=loaded.knowledge, rules=loaded.rules, rewards=loaded.rewards,
         secrets=loaded.secrets, seat=lambda: loaded.seat(0),
     )  # fmt: skip
+
+
+def load_lists(
+    *settings: str, model: str | None = None, player: str | None = None, run: str | None = None,
+    checkpoint: str = "best",
+) -> WordLists:  # fmt: skip
+    """The word lists of load_opponent's player, which is not loaded. Raises ValueError."""
+    from wordle_rl.commands.eval_players import load_word_lists
+
+    given = _settings(settings, run, checkpoint)
+    return load_word_lists(model=model, player=player, run=run, settings=given)
+
+
+def _settings(settings: Sequence[str], run: str | None, checkpoint: str) -> list[str]:
+    return [*settings, *([] if run is None else [f"checkpoint={checkpoint}"])]
+
+
+def _check_settings(settings: Sequence[str]) -> None:
+    """Refuse settings of eval.py that would change nothing here."""
+    from wordle_rl.runs.instantiate import ConfigError
+
+    for setting in settings:
+        name = setting.partition("=")[0]
+        if name in _OPTIONS:
+            raise ConfigError(f"{setting}: write --{setting.replace('=', ' ', 1)}")
+        if name.partition(".")[0] in _TABLE:
+            raise ConfigError(f"{name} is for the games of eval.py, not for the page: leave it out")

@@ -38,7 +38,7 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupted, Interrupts, ignore_signals
 from wordle_rl.runs.paths import CONF, CONFIG_DIR, ROOT, TRAIN, shorten
 from wordle_rl.runs.processes import Launch, check_first_start, read_launch
-from wordle_rl.runs.progress import announce
+from wordle_rl.runs.progress import announce, mute
 from wordle_rl.training.experiment import Experiment, stages_of_run
 from wordle_rl.training.lineage import prompt_name
 from wordle_rl.training.loop import TrainingFailed, describe_fault
@@ -64,16 +64,24 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         with announce("checking the settings, and reading the words"):
             setup, folder = open_run(cfg, overrides, stack)
         if folder.manifest()["status"] == "finished":  # and nothing of it is to be done again
-            print(f"run folder: {shorten(folder.path)}\nfull games: {folder.eval_command}")
+            _print_commands(folder)
             return read_object(folder.path / "summary.json")
         summary = _run_backend(setup, folder, interrupts, resume=cfg.resume is not None)
-    print(f"\nrun folder: {shorten(folder.path)}\nfull games: {folder.eval_command}")
+    print()
+    _print_commands(folder)
     if setup.trainer.report:
         write_page(folder)
     if setup.logger.tensorboard:
         print(f"curves: tensorboard --logdir {shlex.quote(str(shorten(folder.path.parent)))}")
     print(f"took {time.monotonic() - begin:.0f} s", flush=True)
     return summary
+
+
+def _print_commands(folder: RunFolder) -> None:
+    """Print what to do with a run that is finished."""
+    print(f"run folder: {shorten(folder.path)}\nfull games: {folder.eval_command}")
+    if (folder.path / "model").is_dir():
+        print(f"watch it: {folder.play_command}")
 
 
 # -- the folder of a run --------------------------------------------------------------------------
@@ -266,6 +274,7 @@ def follow(launch: Launch, file: str = "") -> NoReturn:
     file: where the processes of one machine meet, in place of torchrun's address.
     """
     ignore_signals()  # the first process decides what becomes of the run
+    mute()
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     from wordle_rl.backends.torch import backend
     from wordle_rl.backends.torch.processes import ProcessLost, join_processes

@@ -9,6 +9,7 @@ import difflib
 import errno
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +22,6 @@ _RUST = re.compile(r"\(os error (\d+)\)")  # how safetensors and tokenizers say 
 _EXTRAS = {  # library: the extra that installs it
     **dict.fromkeys(("mlx", "mlx_lm"), "mlx"),
     **dict.fromkeys(("datasets", "pyarrow"), "data"),
-    **dict.fromkeys(("starlette", "uvicorn"), "web"),
     **dict.fromkeys(("psycopg", "psycopg2"), "postgres"),
     **{"bitsandbytes": "quantize", "wandb": "wandb", "gymnasium": "gym"},
 }
@@ -126,11 +126,10 @@ def advice(library: str) -> str:
 
 
 def install_command(extra: str | None = None) -> str:
-    """How to install the package, with one of its extras."""
-    pip, package = ("pip install", "wordle-grpo")
-    if not INSTALLED:
-        pip, package = ("pip install -c constraints.txt -e", ".")
-    return f"{pip} '{package}[{extra}]'" if extra else f"{pip} {package}"
+    """How to install the package, with one of its extras, for the Python that runs."""
+    options, package = ("", "wordle-grpo") if INSTALLED else ("-c constraints.txt -e ", ".")
+    wanted = f"'{package}[{extra}]'" if extra else package
+    return f"{shlex.quote(sys.executable)} -m pip install {options}{wanted}"
 
 
 # -- Hydra ----------------------------------------------------------------------------------------

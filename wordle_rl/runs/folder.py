@@ -14,6 +14,7 @@ import os
 import platform
 import re
 import secrets
+import shlex
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -86,6 +87,10 @@ class RunFolder:
     @property
     def eval_command(self) -> str:
         return command(EVAL, "run", shorten(self.path))
+
+    @property
+    def play_command(self) -> str:
+        return f"wordle-rl play --run {shlex.quote(str(shorten(self.path)))}"
 
     def log(self, name: str) -> StepLog:
         """metrics: a line a step. games: some games. validation_games: each validation game."""

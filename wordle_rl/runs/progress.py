@@ -1,19 +1,21 @@
-"""What a command is doing: one line in place on a terminal, and dated lines elsewhere.
+"""What a command is doing, on standard error: one line in place, or dated lines.
 
-Blocks of work nest: the innermost is shown, with the bar of the outermost that has an amount. A
-thread draws, so the work itself need not help.
+Standard output is for results, so a pipe never gets any of this. Blocks of work nest: the innermost
+is shown, with the bar of the outermost that has an amount. A thread draws, so the work itself need
+not help.
 """
 
 import math
 import os
 import re
+import stat
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 
 class Amount(NamedTuple):
@@ -32,6 +34,7 @@ class _Block(NamedTuple):
 
 _blocks: list[_Block] = []  # a process has one terminal, so all threads share them
 _shown: list[Any] = []  # rich's live display, while there is one
+_muted = threading.Event()
 _PASTED = re.compile(r"\b(python|wordle-rl|tensorboard) |/\w")  # in a command or a path
 
 
@@ -42,12 +45,15 @@ def announce(
 ) -> Iterator[None]:  # fmt: skip
     """Show what the block does, how long it has run, and how much of the amount is done.
 
-    first, every: seconds until dated lines where there is no terminal. Shorter work prints none.
+    first, every: seconds until dated lines where none is rewritten. Shorter work prints none.
     """
+    if _muted.is_set():
+        yield
+        return
     block, over = _Block(what, amount, time.monotonic()), threading.Event()
     _blocks.append(block)
     printer = threading.Thread(target=_print_lines, args=(block, over, first, every), daemon=True)
-    if not on_terminal():
+    if not _can_rewrite():
         printer.start()
     elif not _shown:
         _shown.append(_open_display())
@@ -62,15 +68,14 @@ def announce(
             printer.join()
 
 
-def on_terminal() -> bool:
-    """Whether a line of the standard output can be rewritten."""
-    own = getattr(sys.stdout, "rich_proxied_file", sys.stdout)  # while rich prints above its line
-    return own.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+def mute() -> None:
+    """Show no progress in this process from now on, because another process shows the same."""
+    _muted.set()
 
 
 def dated(text: str) -> str:
-    """A line as it is printed: behind the time where there is no terminal."""
-    return text if on_terminal() else f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}"
+    """A line of a log on standard output: behind the time where that is no terminal."""
+    return text if _is_terminal(sys.stdout) else _date(text)
 
 
 def describe_time(seconds: float) -> str:
@@ -80,6 +85,27 @@ def describe_time(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
+def _date(text: str) -> str:
+    return f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}"
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    """Whether lines of a stream can be rewritten."""
+    own = getattr(stream, "rich_proxied_file", stream)  # while rich prints above its line
+    return own.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _can_rewrite() -> bool:
+    """Whether progress is one line that is rewritten.
+
+    Not where results go into a pipe: its reader may print them on the same terminal.
+    """
+    with suppress(OSError):  # a closed standard output
+        if stat.S_ISFIFO(os.fstat(1).st_mode):
+            return False
+    return _is_terminal(sys.stderr)
+
+
 def _print_lines(block: _Block, over: threading.Event, wait: float, every: float) -> None:
     while not over.wait(wait):
         wait = every
@@ -87,7 +113,7 @@ def _print_lines(block: _Block, over: threading.Event, wait: float, every: float
             with suppress(BrokenPipeError):  # the command itself says that nobody reads any more
                 text, spent, amount, left = _describe()
                 done = f", {amount.done:g} of {amount.total:g}, {left}" if amount else ""
-                print(dated(f"{text}, {spent}{done}"), flush=True)
+                print(_date(f"{text}, {spent}{done}"), file=sys.stderr, flush=True)
 
 
 def _describe() -> tuple[str, str, Amount | None, str]:
@@ -131,8 +157,8 @@ def _open_display() -> Any:
             super().print(*shown, soft_wrap=any(_PASTED.search(str(one)) for one in shown), **how)
 
     live = Live(
-        console=Above(highlight=False), get_renderable=render, transient=True,
-        redirect_stderr=sys.stderr.isatty(),
+        console=Above(stderr=True, highlight=False), get_renderable=render, transient=True,
+        redirect_stdout=sys.stdout.isatty(),  # a file gets its lines as they are
     )  # fmt: skip
     live.start()
     live.console.show_cursor()  # a second Ctrl-C ends the process at once

@@ -1,1 +1,1 @@
-"""The page to play beside a model and to watch it think: needs the extra `web`."""
+"""The page to watch a model think and to play beside it."""

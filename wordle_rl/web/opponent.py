@@ -26,7 +26,8 @@ _SHOWN = 12  # words left that are listed
 _SECONDS = 5.0  # that looking for the likeliest words may take
 Stop = Callable[[], bool]  # asked again and again whether to end early
 SCRIPTED = {name: title(name) for name in MEANINGS}  # by their names in eval.py
-RIVALS = ("start of the run", "entropy", "mini")  # keys, the best one to compare with first
+START = "start of the run"  # its key
+RIVALS = (START, "entropy", "mini")  # keys, the best one to compare with first
 CHECKPOINTS = {"best": "best checkpoint", "last": "last checkpoint", "start": "start"}
 
 
@@ -145,6 +146,7 @@ class Choice:
     label: str  # its name for people
     settings: dict[str, str]  # of load_player: model, player, or run and checkpoint
     given: Sequence[str] = ()  # settings of eval.py
+    before: str | None = None  # key of what it was before training, to watch beside it
 
 
 def list_choices(
@@ -157,7 +159,7 @@ def list_choices(
 ) -> dict[str, Choice]:
     """Everybody that can be chosen, first the run's checkpoint, the model or the player named.
 
-    given: settings of eval.py for that first one.
+    given: settings of eval.py for that first one, and for the start of its run.
     """
     choices: dict[str, Choice] = {}
     if run is not None:  # its checkpoint, and its start to compare it with
@@ -165,6 +167,7 @@ def list_choices(
             choices[f"{name} of the run"] = Choice(
                 label=f"{CHECKPOINTS[name]} of {given_name(run.path.name)}",
                 settings={"run": str(run.path), "checkpoint": name},
+                before=None if name == "start" else START,
             )
     made = {path.parent.name for path in EMBEDDED.glob("*/config.json")}
     models = sorted(made & {path.stem for path in (CONF / "model").glob("*.yaml")})
@@ -173,6 +176,7 @@ def list_choices(
     for name, label in SCRIPTED.items():
         choices[name] = Choice(label=label, settings={"player": name})
     first = next(iter(choices)) if run else player or model or "mini"
-    label = " ".join([choices[first].label, *given])
-    choices[first] = replace(choices[first], label=label, given=given)
+    for key in {first, START} & {*choices}:
+        label = " ".join([choices[key].label, *given])
+        choices[key] = replace(choices[key], label=label, given=given)
     return {first: choices[first], **choices}

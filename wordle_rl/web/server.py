@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
@@ -64,7 +64,7 @@ class Page:
     ) -> None:
         """choices: the player that was asked for comes first. load: takes a choice's settings.
 
-        secret: of the first game, None for one by chance.
+        secret: to watch first, and of the first game; None for one by chance.
         """
         self._choices, self._secret = choices, secret
         self._load = cache(lambda key: load(*choices[key].given, **choices[key].settings))
@@ -84,11 +84,15 @@ class Page:
         self.thread.shutdown(wait=False, cancel_futures=True)
 
     def about(self) -> dict[str, Any]:
-        """Everybody that can be chosen, the first player, and whom Board compares it with."""
+        """Everybody that can be chosen, the first player first, and whom Board compares it with.
+
+        before: which player is watched beside another one. secret: to watch first.
+        """
         choices = self._choices
         others = [key for key in RIVALS if key in choices and key != next(iter(choices))]
         labels = [[key, choice.label] for key, choice in choices.items()]
-        return {"players": labels, "rival": others[0]}
+        before = {key: choice.before for key, choice in choices.items() if choice.before}
+        return {"players": labels, "rival": others[0], "before": before, "secret": self._secret}
 
     def new(self, player: str) -> dict[str, Any]:
         """Begin a match: the player plays its whole game, which is shown turn by turn."""
@@ -203,9 +207,15 @@ class Page:
 
 def pick_secret(opponent: Opponent, wanted: str | None) -> str:
     """The wanted secret, or one of the player's by chance. Raises ValueError for a non-word."""
-    if wanted and wanted not in opponent.knowledge.words.allowed_set:
-        raise ValueError(f"{wanted.upper()} is not in the word list")
+    if wanted:
+        check_allowed(wanted, opponent.knowledge.words.allowed_set)
     return wanted or secrets.choice(opponent.secrets)
+
+
+def check_allowed(word: str, allowed: Collection[str]) -> None:
+    """Raise ValueError for a word that is not allowed."""
+    if word not in allowed:
+        raise ValueError(f"{word.upper()} is not in the word list")
 
 
 def show_turn(turn: PlayedTurn) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from tests.helpers.commands import error_of
 from tests.helpers.configs import composed
 from tests.helpers.tiny import batch_of, gradients, policy_of, same, weights_of
 from tests.helpers.updates import PLAIN, ROWS, play_bandit
@@ -80,7 +81,7 @@ def test_without_the_library_one_line_names_the_extra(model_folder, monkeypatch,
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     with pytest.raises(SystemExit), user_errors():
         load(model_folder)
-    [line] = capsys.readouterr().err.splitlines()
+    line = error_of(capsys.readouterr().err)
     assert "bitsandbytes is not installed" in line and "'.[quantize]'" in line
 
 

@@ -116,16 +116,16 @@ def test_what_cannot_be_trained_on_is_refused_in_one_line(servers):
     request = replace(REQUEST, stop_ids=frozenset({99}))
     request.body = lambda model: REQUEST.body(model)
     small = servers[0]
-    client = Server(small.url, timeout=0.5)
+    client, hasty = Server(small.url, timeout=60.0), Server(small.url, timeout=0.5)
     for name, fault in FAULTS.items():
         small.faults = [fault]
         with pytest.raises(ServerError) as refused:
-            client.complete("base", request)
+            (hasty if fault == "slow" else client).complete("base", request)
         assert small.url in str(refused.value) and "\n" not in str(refused.value), name
     with pytest.raises(ServerError, match="404: The model `nobody` does not exist"):
         client.complete("nobody", request)
     assert client.complete("base", request)
-    client.client.close()
+    client.client.close(), hasty.client.close()
 
 
 # -- several servers ------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def test_the_other_server_answers_what_one_failed_to(servers, started, adapter, 
 
 
 def test_a_slow_server_costs_its_time_limit_once(servers, started):
-    engine = started(timeout=2.0)  # the server sleeps for three seconds
+    engine = started(timeout=4.0)  # the server sleeps for six seconds, the other one answers
     servers[0].faults = ["slow"] * 9
     ask(engine, 2)
     ask(engine, 8)

@@ -33,6 +33,7 @@ def test_every_option_builds_an_experiment(choice: str) -> None:
     if extra or re.search("smollm2|=pretrained|270m|-coder", choice):  # no weights are here
         extra.append("model.path=embedded/micro")
     extra += ["algorithm.reference=mini"] * choice.endswith("=opd")
+    extra += ["algorithm=sft"] * (choice == "num_generations=1")  # which compares nothing
     setup = build_experiment(resolve(composed(choice, *extra)))
     assert setup.recipe.rollout.groups * setup.recipe.rollout.num_generations > 0
 

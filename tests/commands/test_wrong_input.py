@@ -98,7 +98,7 @@ EVAL = {
     "shots=90": "model.max_context",
     "shots=1 form=tool": "shots needs form=conversation or fresh",
     "model=qwen3b optim.lr=1": "there is no setting optim",
-    "num_generations=4": "there is no setting num_generations",
+    "num_generations=4": "there is no choice num_generations",
     "~words": "words must be given",
     "model.max_context=16": "model.max_context must be 20 or more",
     "form=tool": "rollout.form=tool needs a model whose chat template has tools",

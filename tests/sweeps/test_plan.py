@@ -1,7 +1,7 @@
 """Studies as they are written: grammar, space, budget, sampler, the shipped files, the command."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -200,31 +200,3 @@ def test_several_values_alone_are_a_study_that_the_same_arguments_continue(study
     assert again.settings.name == made.settings.name != other.settings.name
     named = study_plan("optim.lr=1e-4,2e-4", "hydra.sweeper.name=mine")
     assert named.settings.place == ROOT / "outputs" / "sweeps" / "mine"
-
-
-@pytest.fixture
-def study_plan() -> Iterator[Any]:
-    """The plan that python train.py -m ... makes before its first trial."""
-    from hydra._internal.hydra import Hydra
-    from hydra._internal.utils import create_config_search_path
-    from hydra.core.global_hydra import GlobalHydra
-    from hydra.core.plugins import Plugins
-    from hydra.types import HydraContext, RunMode
-
-    from wordle_rl.runs.config import quoted
-
-    def plan(*arguments: str) -> StudyPlan:
-        GlobalHydra.instance().clear()
-        hydra = Hydra.create_main_hydra2("train", create_config_search_path(str(ROOT / "conf")))
-        config = hydra.compose_config(
-            "config", [quoted(a) for a in arguments], run_mode=RunMode.MULTIRUN,
-            with_log_configuration=False,
-        )  # fmt: skip
-        sweeper: Any = Plugins.instance().instantiate_sweeper(
-            hydra_context=HydraContext(config_loader=hydra.config_loader, callbacks=None),  # type: ignore[arg-type]
-            task_function=lambda _: None, config=config,
-        )  # fmt: skip
-        return sweeper.plan(list(config.hydra.overrides.task))
-
-    yield plan
-    GlobalHydra.instance().clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -212,7 +213,8 @@ def _run_backend(
 
 def describe_choices(manifest: Mapping[str, Any]) -> str:
     """Whose settings a run has: the demo's or another run's, its options', and the user's."""
-    typed, chosen = [str(override) for override in manifest.get("typed", [])], manifest["choices"]
+    typed = [re.sub(r"^(\w+)='(\d+)'$", r"\1=\2", str(o)) for o in manifest.get("typed", [])]
+    chosen = manifest["choices"]
     start, later = manifest.get("init_from"), {"name", *list_keys(typed)}
     told = [f"choices: the settings of {start['run']}" if start else "choices: the demo's"]
     for group in ("experiment", "model"):  # the first one wins; what a run before chose is its own

@@ -35,6 +35,7 @@ _MEANT: dict[str, str | None] = {
     **dict.fromkeys(("hydra.sweeper", "hydra.searchpath")),  # the only ones with an effect
     "hydra": "output_dir, name or hydra.sweeper.folder, as Hydra's own have no effect",
 }
+_NUMBER = "num_generations"  # a group whose options are numbers, of which any will do
 _USUAL = "mini"  # the model without model=
 _FOR_ANY = ("study",)  # experiments for models of every kind
 # The options of these groups differ in this setting alone. The others stay the run's.
@@ -172,6 +173,8 @@ def expand(arguments: Sequence[str]) -> list[str]:
             given += ["model=pretrained", "model.path=" + ",".join(map(quote, paths))]
             if len(paths) == 1:
                 given += _settings_of_folder(Path(paths[0]).resolve(), _by_key(arguments))
+        elif key.lstrip("+") == _NUMBER and value:
+            given.append(_choose_number(value))
         else:
             given.append(quoted(argument))
     said = _by_key(given)
@@ -184,6 +187,19 @@ def expand(arguments: Sequence[str]) -> list[str]:
     if said.get("experiment") != "none":  # whose user knows what it lacks
         _check_model(said)
     return [*given, *_restore(said)]
+
+
+def _choose_number(value: str) -> str:
+    """num_generations=<value> as the choice of an option, which a number without a file becomes."""
+    from hydra.core.config_store import ConfigStore
+
+    if "," in value:  # of a study, whose trials name one each
+        return f"{_NUMBER}={value}"
+    name = value.strip("'\"")
+    if not _option(_NUMBER, name).is_file():
+        node = {_NUMBER: int(name) if name.isdecimal() else name}
+        ConfigStore.instance().store(group=_NUMBER, name=name, node=node, package="_global_")
+    return f"{_NUMBER}='{name}'"
 
 
 def _settings_of_folder(folder: Path, said: Mapping[str, str]) -> list[str]:
@@ -324,7 +340,7 @@ def begin_with_run(given: list[str]) -> list[str]:
     )
     experiment = _option("experiment", said.get("experiment"))
     brought = read_option(experiment) if experiment.is_file() else Brought({}, {})
-    groups = [name for name in list_groups() if name not in ("model", "experiment", "sweep")]
+    groups = list_groups()[: list_groups().index("model")]
     anew = {name for name in groups if name in said or name in brought.options}
     anew |= {"history"} & set(groups) if "rollout" in anew else set()
     saved = read_config(folder.path)

@@ -2,7 +2,6 @@
 
 import re
 import sys
-from itertools import product
 
 import pytest
 
@@ -56,24 +55,18 @@ def test_training_alone_is_the_demo() -> None:
     assert (setup.model.name, setup.trainer.steps) == ("mini", 40)
 
 
+@pytest.mark.parametrize("number", ["2", "8", "12"])
 @pytest.mark.parametrize(
-    ("others", "number"),
-    [
-        *product(
-            ([], ["model=gemma4b-mlx"], ["experiment=quick"], ["rollout=turn"]), "2 8 12".split()
-        )
-    ],
+    "other", ["seed=0", "model=gemma4b-mlx", "experiment=quick", "rollout=turn"]
 )
-def test_a_typed_number_wins_over_the_models_and_the_experiments(others, number) -> None:
-    for given in ([*others, f"num_generations={number}"], [f"num_generations={number}", *others]):
+def test_a_typed_number_wins_over_the_models_and_the_experiments(other: str, number: str) -> None:
+    for given in ([other, f"num_generations={number}"], [f"num_generations={number}", other]):
         config = compose_config("config", given)
         assert config.num_generations == config.rollout.num_generations == int(number)
 
 
 def test_a_number_out_of_range_is_refused_by_name() -> None:
-    with pytest.raises(
-        ValueError, match="num_generations must be a whole number 1[.][.]10000, not 0"
-    ):
+    with pytest.raises(ValueError, match=r"num_generations must be .* 1\.\.10000, not 0"):
         built("num_generations=0")
 
 

@@ -165,6 +165,25 @@ def test_an_override_that_could_not_act_in_every_trial_is_refused(arguments, sai
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("study", "arms", "which"),
+    [
+        ("teachers", "distillation,GRPO", "teachers"),
+        ("starts", "'3','10'", "starts"),
+        ("algorithm", "opd,grpo", "teachers"),
+    ],
+)
+def test_a_study_whose_starts_are_missing_says_what_makes_them(
+    study, arms, which, study_plan, monkeypatch, tmp_path
+):
+    from wordle_rl.commands.build import build_experiment
+
+    monkeypatch.chdir(tmp_path)  # where no starts are
+    monkeypatch.setattr("wordle_rl.runs.folder.ROOT", tmp_path)
+    with pytest.raises(ConfigError, match=rf": python research/make_starts\.py {which}$"):
+        study_plan(f"sweep={study}", f"arm={arms}").check(build_experiment)
+
+
 def test_an_override_acts_in_every_trial_however_it_is_written(study_plan):
     for forced in ("", "++"):
         made = study_plan("sweep=clip_range", f"{forced}trainer.steps=3", f"{forced}seed=5")

@@ -35,6 +35,13 @@ _MEANT: dict[str, str | None] = {
     **dict.fromkeys(("hydra.sweeper", "hydra.searchpath")),  # the only ones with an effect
     "hydra": "output_dir, name or hydra.sweeper.folder, as Hydra's own have no effect",
 }
+_MEANT_VALUES = {
+    "logger=wandb": "logger.wandb=true",
+    **dict.fromkeys(
+        ("backend.accelerator=gpu", "backend.accelerator=tpu"),
+        "backend.accelerator=cuda for an NVIDIA GPU, and mps for a Mac's",
+    ),
+}
 _NUMBER = "num_generations"  # a group whose options are numbers, of which any will do
 _USUAL = "mini"  # the model without model=
 _FOR_ANY = ("study",)  # experiments for models of every kind
@@ -178,15 +185,20 @@ def expand(arguments: Sequence[str]) -> list[str]:
         else:
             given.append(quoted(argument))
     said = _by_key(given)
+    _refuse_foreign(said)
+    if said.get("experiment") != "none":  # whose user knows what it lacks
+        _check_model(said)
+    return [*given, *_restore(said)]
+
+
+def _refuse_foreign(said: Mapping[str, str]) -> None:
+    """Raise ConfigError for keys and values of other programs, and name ours."""
     for key, value in said.items():
         names = (key, ".".join(key.split(".")[:2]), key.split(".")[0])
         if meant := next((_MEANT[name] for name in names if name in _MEANT), None):
             raise ConfigError(f"{key}: the setting for this is {meant.format(value)}, see --help")
-    if said.get("logger") == "wandb":
-        raise ConfigError("logger=wandb: the setting for this is logger.wandb=true")
-    if said.get("experiment") != "none":  # whose user knows what it lacks
-        _check_model(said)
-    return [*given, *_restore(said)]
+        if meant := _MEANT_VALUES.get(f"{key}={value}"):
+            raise ConfigError(f"{key}={value}: the setting for this is {meant}")
 
 
 def _choose_number(value: str) -> str:

@@ -70,6 +70,7 @@ class StudySettings:
     params: dict[str, object] = field(default_factory=dict)
     arms: dict[str, list[str]] = field(default_factory=dict)
     overrides: list[str] = field(default_factory=list)
+    needs: dict[str, str] = field(default_factory=dict)  # folder: the command that makes it
     default: dict[str, object] | None = None
     sampler: dict[str, object] | None = None  # None: a grid
     pruner: dict[str, object] | None = None
@@ -128,7 +129,15 @@ class StudyPlan:
         build: raises ValueError for a config that cannot be trained. Returns its results.
         """
         probes = [*list_probes(self.space), self.settings.default or {}]
-        return [build(self.compose(self.build_run(params))) for params in probes]
+        try:
+            return [build(self.compose(self.build_run(params))) for params in probes]
+        except ValueError as error:
+            for folder, command in self.settings.needs.items():
+                if folder in str(error):
+                    raise ConfigError(
+                        f"{error}; this makes what the study needs: {command}"
+                    ) from None
+            raise
 
     def identity(self) -> dict[str, Any]:
         """The settings that cannot change once a study has started, as JSON holds them."""

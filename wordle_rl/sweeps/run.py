@@ -69,7 +69,8 @@ def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], Any]) -> None:
 
     build: the work of a run, perhaps with its `seconds`. Raises ValueError for a wrong config.
     """
-    works = plan.check(build)
+    with announce("checking each arm of the study"):
+        works = plan.check(build)
     if not (plan.settings.place / RECORD).exists():
         trials = plan.settings.n_trials or len(plan.points or ())
         print(f"{trials} trials, each with its output.log. In the first,\n{works[0]}")
@@ -87,7 +88,8 @@ def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], Any]) -> None:
     print_verdicts(place)
     page = place / PAGE
     if not page.exists() or read_record(place) != before:
-        write_page(place)
+        with announce("writing the page of the study"):
+            write_page(place)
     print(f"\nreport: {page}", flush=True)
     if failed:
         again = f"{failed} trials failed; run the same command to try them again"
@@ -168,7 +170,11 @@ class Worker:
             return Amount(self._done, part.n_trials, max(self._end - time.monotonic(), 0.0))
 
         jobs = self._settings.jobs
-        with announce("", amount), Interrupts() as interrupts, ThreadPoolExecutor(jobs) as pool:
+        with (
+            announce("running the trials", amount),
+            Interrupts() as interrupts,
+            ThreadPoolExecutor(jobs) as pool,
+        ):
             interrupts.hold()
             futures = [pool.submit(self._run_trials, part) for _ in range(jobs)]
             try:

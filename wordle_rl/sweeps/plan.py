@@ -134,9 +134,8 @@ class StudyPlan:
         except ValueError as error:
             for folder, command in self.settings.needs.items():
                 if folder in str(error):
-                    raise ConfigError(
-                        f"{error}; this makes what the study needs: {command}"
-                    ) from None
+                    told = f"{error}; this makes what the study needs: {command}"
+                    raise ConfigError(told) from None
             raise
 
     def identity(self) -> dict[str, Any]:
@@ -204,9 +203,10 @@ def plan_study(node: Mapping[str, Any], arguments: Sequence[str], compose: Compo
         if (key := key_of(override)) in _RESERVED:
             raise ConfigError(f"{override}: a study sets {', '.join(_RESERVED)} itself")
         if key in set_by:
+            shorter = {"trainer.steps": "; hydra.sweeper.budget.games=<fewer> shortens its trials"}
             raise ConfigError(
                 f"{override}: the study's arm {set_by[key]!r} sets {key} itself, so leave it out, "
-                f"or compare values of {key} without sweep="
+                f"or compare values of {key} without sweep={shorter.get(key, '')}"
             )
         if override == "init_from=latest":
             raise ConfigError(f"{override}: name the run, which is the same for all trials")

@@ -98,8 +98,9 @@ def test_a_study_that_takes_long_says_what_it_does(tmp_path, monkeypatch, capsys
             params={"seed": "choice(0)", "x": "choice(0.1, 0.9)"},
         )  # fmt: skip
     said = "".join(capsys.readouterr())
-    assert "checking each arm of the study, 2 s" in said
-    assert "writing the page of the study, 2 s" in said and "reading the settings" not in said
+    assert re.search(r"checking each arm of the study, \d+ s\n", said)
+    assert re.search(r"writing the page of the study, \d+ s\n", said)
+    assert "reading the settings" not in said
 
 
 @pytest.mark.parametrize("seeds", ["0", "0, 1, 2"])

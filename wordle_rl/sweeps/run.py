@@ -64,6 +64,7 @@ class _TrialStopped(Exception):
     """The worker was asked to stop; another command will continue the trial."""
 
 
+@announce("running the study")
 def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], Any]) -> None:
     """Check a study, say what it costs and can find, run what is left, and show what it found.
 
@@ -170,11 +171,7 @@ class Worker:
             return Amount(self._done, part.n_trials, max(self._end - time.monotonic(), 0.0))
 
         jobs = self._settings.jobs
-        with (
-            announce("running the trials", amount),
-            Interrupts() as interrupts,
-            ThreadPoolExecutor(jobs) as pool,
-        ):
+        with announce("", amount), Interrupts() as interrupts, ThreadPoolExecutor(jobs) as pool:
             interrupts.hold()
             futures = [pool.submit(self._run_trials, part) for _ in range(jobs)]
             try:

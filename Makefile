@@ -52,7 +52,7 @@ $(VENV)/all: $(VENV)/demo
 	$(call install,$(VENV)) -c constraints.txt -e '.[dev,mlx]'
 	@touch $@
 
-demo: $(VENV)/demo  ## train the embedded model mini on the CPU, in two minutes
+demo: $(VENV)/demo  ## train the embedded model mini on the CPU, in three minutes
 	$(PY) train.py $(ARGS)
 
 venv: $(VENV)/all  ## create or update the environment in .venv, with what the checks need

@@ -16,7 +16,7 @@ BUILD = ROOT / "build"
 PAGES = BUILD / "pages"
 # What git knows and what is new, so that a page under work shows, too.
 LEFT_OUT = [":!tests", ":!wordle_rl", ":!notes", ":!.github"]
-GATHERED = ["*.md", "*.png", "examples/*", "LICENSE", *LEFT_OUT]
+GATHERED = ["*.md", "*.png", "examples/*", "benchmarks/*", "LICENSE", "CITATION.cff", *LEFT_OUT]
 
 
 def output(*command: str) -> str:

@@ -25,6 +25,7 @@ from wordle_rl.commands import build, eval_players
 from wordle_rl.commands import train as train_command
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.runs.config import expand
 from wordle_rl.runs.errors import whole_command
 from wordle_rl.runs.paths import CONF
 from wordle_rl.words import splits as word_splits
@@ -184,3 +185,29 @@ def refused(capsys, monkeypatch) -> Callable[[Callable[[], object]], str]:
         return line
 
     return run
+
+
+@pytest.fixture
+def study_plan() -> Iterator[Any]:
+    """The plan that python train.py -m ... makes before its first trial."""
+    from hydra._internal.hydra import Hydra
+    from hydra._internal.utils import create_config_search_path
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.types import HydraContext, RunMode
+
+    def plan(*arguments: str) -> Any:
+        GlobalHydra.instance().clear()
+        hydra = Hydra.create_main_hydra2("train", create_config_search_path(str(CONF)))
+        config = hydra.compose_config(
+            "config", expand(arguments), run_mode=RunMode.MULTIRUN, with_log_configuration=False
+        )
+        loader: Any = hydra.config_loader
+        sweeper: Any = Plugins.instance().instantiate_sweeper(
+            hydra_context=HydraContext(config_loader=loader, callbacks=None),
+            task_function=lambda _: None,
+            config=config,
+        )
+        return sweeper.plan(list(config.hydra.overrides.task))
+
+    yield plan
+    GlobalHydra.instance().clear()

@@ -33,6 +33,7 @@ def test_every_option_builds_an_experiment(choice: str) -> None:
     if extra or re.search("smollm2|=pretrained|270m|-coder", choice):  # no weights are here
         extra.append("model.path=embedded/micro")
     extra += ["algorithm.reference=mini"] * choice.endswith("=opd")
+    extra += ["algorithm=sft"] * (choice == "num_generations=1")  # which compares nothing
     setup = build_experiment(resolve(composed(choice, *extra)))
     assert setup.recipe.rollout.groups * setup.recipe.rollout.num_generations > 0
 
@@ -168,6 +169,11 @@ def test_the_line_of_choices_names_what_the_model_brought_and_what_the_user_chos
     assert line("qwen3b", *brought).endswith("; you chose reward=phase2")
     assert "optim=adamw" not in line("qwen3b", *typed)
     assert "prompt=state" not in line("smollm2", "experiment=imitate")
+    reinforce = {"model": "smollm2", "experiment": "reinforce"}
+    brought = describe_choices({"choices": reinforce, "typed": ["experiment=reinforce"]})
+    assert "experiment=reinforce brings" in brought and "???" not in brought
+    assert "model=micro brings 7 settings; " in line("micro", "model=micro", "optim.lr=0.1")
+    assert "num_generations=12" in line("mini", "num_generations='12'")
     begun = line("mini", "init_from=latest", "reward=phase2", init_from={"run": "outputs/one"})
     assert begun == "choices: the settings of outputs/one; you chose reward=phase2"
     before = {"choices": {"experiment": "imitate"}, "init_from": {"run": "outputs/one"}}

@@ -61,7 +61,7 @@ def test_an_algorithm_outside_the_package_may_compare_guesses_on_the_same_board(
 
 WRONG = {
     "+reward.components.x={_target_: parts.vowel, range: [1, 0]}": "least and greatest value",
-    "+reward.components.x={_target_: parts.vowel, least: 2}": "unexpected keyword argument 'least'",
+    "+reward.components.x={_target_: parts.vowel, least: 2}": "'least'; its settings are weight",
     "+reward.components.x._target_=os.system": "must be a dataclass of kind Reward",
     "history.player=parts.vowel": "is no Player",
 }

@@ -26,6 +26,9 @@ TRAIN = {
     "device=cuda": "backend.accelerator",
     "batch_size=4": "rollout.groups",
     "logger=wandb": "logger.wandb=true",
+    "backend.accelerator=gpu": "backend.accelerator=cuda",
+    "optim.lr=0,001": "write optim.lr=0.001",
+    "model=qwen3": "did you mean qwen3b?; it may be a hub name",
     "model.lora.rank=16": "'model.lora={rank: 16, alpha: 32}'",
     "hydra/launcher=submitit_slurm": "hydra.sweeper.jobs",
     "hydra.launcher.n_jobs=4": "hydra.sweeper.jobs",
@@ -64,6 +67,7 @@ TRAIN = {
     "sampling.grammar=clues rollout.engine=vllm": "sampling.grammar must be null with rollout.eng",
     "rollout.engine=vllm backend=mlx": "rollout.engine=vllm needs backend=lightning",
     # files and folders that are not there, or are something else
+    "words.allowed_share=0.5 data=missing.jsonl": "data=missing.jsonl: no such file",
     "words.answers=/no/such/file.txt": "/no/such/file.txt: no such file",
     "model.path=embedded/huge": "embedded/tiny",
     "output_dir=train.py": "train.py",
@@ -98,7 +102,7 @@ EVAL = {
     "shots=90": "model.max_context",
     "shots=1 form=tool": "shots needs form=conversation or fresh",
     "model=qwen3b optim.lr=1": "there is no setting optim",
-    "num_generations=4": "there is no setting num_generations",
+    "num_generations=4": "there is no choice num_generations",
     "~words": "words must be given",
     "model.max_context=16": "model.max_context must be 20 or more",
     "form=tool": "rollout.form=tool needs a model whose chat template has tools",
@@ -165,6 +169,7 @@ def test_a_target_that_is_no_component_of_the_right_kind_is_never_called(
         ("train.py --lr=5", "unrecognized arguments: --lr=5; settings are given as key=value"),
         ("train.py num_generations=1", "rollout.num_generations"),
         ("train.py --experiment quick", "--experiment: write experiment=quick"),
+        ("train.py experiment quick", "experiment: write experiment=quick"),
     ],
 )
 def test_a_command_with_wrong_input_prints_one_line_and_exits_with_2(line: str, told: str) -> None:

@@ -94,8 +94,19 @@ def test_a_spoilt_run_folder_is_named(kind: str, run: Path, refused) -> None:
     spoil(run)
     before = contents(run)
     line = refused(training(f"resume={run}"))
-    assert told in line and ("_target_" in told or str(run) in line)
+    assert told in line and str(run) in line
     assert contents(run) == before
+
+
+def test_a_setting_of_a_run_that_is_refused_is_said_to_be_the_runs(run: Path, refused) -> None:
+    file = run / "config.yaml"
+    saved = file.read_text()
+    file.write_text(saved.replace("optim:\n", "optim:\n  newer: 1\n"))
+    for given in (f"resume={run}", f"resume={run} trainer.steps=3", f"init_from={run} seed=3"):
+        assert f"error: {file}: optim has no setting newer" in refused(training(given))
+    file.write_text(saved)
+    line = refused(training(f"init_from={run} trainer.validate_every=0"))
+    assert "config.yaml" not in line and "trainer.validate_every must be" in line
 
 
 @pytest.mark.parametrize("part", ["model", "checkpoints/step_000001/model"])

@@ -56,6 +56,15 @@ def test_arguments_of_wordle_rl_on_the_pages_are_read():
             typer.main.get_command(app).commands[name].make_context(name, given)
 
 
+def test_the_first_commands_of_the_readme_are_run_for_every_change():
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    block = _FENCE.search((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert block is not None
+    first = [command for command in commands(block[0]) if command]
+    assert first[0] == "make demo" and first[-1] == "make test"
+    assert not [command for command in first if command not in script]
+
+
 def test_the_keys_that_newcomers_look_up_are_ours():
     page = (ROOT / "docs" / "COMING_FROM.md").read_text(encoding="utf-8")
     table = page.partition("## TRL")[2]

@@ -1,7 +1,7 @@
 """Studies as they are written: grammar, space, budget, sampler, the shipped files, the command."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -152,7 +152,7 @@ def games_of(made: StudyPlan, run: Sequence[str]) -> int:
         (["sweep=clip_range", "algorithm.clip_high=0.9,0.8"], "sets algorithm.clip_high"),
         (
             ["sweep=gen_count", "trainer.steps=3"],
-            "arm '2, four times the steps' sets trainer.steps",
+            "arm '2, four times the steps' sets trainer.steps .*budget.games=<fewer> shortens",
         ),
         (["sweep=algorithm", "algorithm=ppo"], "sets algorithm"),  # an arm sets nothing at all
         (["seed=0,1", "seed=5"], "seed is given 2 times"),
@@ -163,6 +163,25 @@ def test_an_override_that_could_not_act_in_every_trial_is_refused(arguments, sai
     with pytest.raises(ConfigError, match=said) as error:
         study_plan(*arguments)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("study", "arms", "which"),
+    [
+        ("teachers", "distillation,GRPO", "teachers"),
+        ("starts", "'3','10'", "starts"),
+        ("algorithm", "opd,grpo", "teachers"),
+    ],
+)
+def test_a_study_whose_starts_are_missing_says_what_makes_them(
+    study, arms, which, study_plan, monkeypatch, tmp_path
+):
+    from wordle_rl.commands.build import build_experiment
+
+    monkeypatch.chdir(tmp_path)  # where no starts are
+    monkeypatch.setattr("wordle_rl.runs.folder.ROOT", tmp_path)
+    with pytest.raises(ConfigError, match=rf": python research/make_starts\.py {which}$"):
+        study_plan(f"sweep={study}", f"arm={arms}").check(build_experiment)
 
 
 def test_an_override_acts_in_every_trial_however_it_is_written(study_plan):
@@ -200,31 +219,3 @@ def test_several_values_alone_are_a_study_that_the_same_arguments_continue(study
     assert again.settings.name == made.settings.name != other.settings.name
     named = study_plan("optim.lr=1e-4,2e-4", "hydra.sweeper.name=mine")
     assert named.settings.place == ROOT / "outputs" / "sweeps" / "mine"
-
-
-@pytest.fixture
-def study_plan() -> Iterator[Any]:
-    """The plan that python train.py -m ... makes before its first trial."""
-    from hydra._internal.hydra import Hydra
-    from hydra._internal.utils import create_config_search_path
-    from hydra.core.global_hydra import GlobalHydra
-    from hydra.core.plugins import Plugins
-    from hydra.types import HydraContext, RunMode
-
-    from wordle_rl.runs.config import quoted
-
-    def plan(*arguments: str) -> StudyPlan:
-        GlobalHydra.instance().clear()
-        hydra = Hydra.create_main_hydra2("train", create_config_search_path(str(ROOT / "conf")))
-        config = hydra.compose_config(
-            "config", [quoted(a) for a in arguments], run_mode=RunMode.MULTIRUN,
-            with_log_configuration=False,
-        )  # fmt: skip
-        sweeper: Any = Plugins.instance().instantiate_sweeper(
-            hydra_context=HydraContext(config_loader=hydra.config_loader, callbacks=None),  # type: ignore[arg-type]
-            task_function=lambda _: None, config=config,
-        )  # fmt: skip
-        return sweeper.plan(list(config.hydra.overrides.task))
-
-    yield plan
-    GlobalHydra.instance().clear()

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import pytest
 from tests.helpers.studies import run_fakes, work
 from wordle_rl.__main__ import run
 from wordle_rl.runs.files import read_json
+from wordle_rl.runs.progress import announce
+from wordle_rl.sweeps.plan import plan_study
+from wordle_rl.sweeps.power import check_power
 from wordle_rl.sweeps.readme import BEGIN, END, UNWRITTEN, write_page
 from wordle_rl.sweeps.run import run_study
 
@@ -72,6 +76,31 @@ def test_a_study_can_be_asked_what_it_can_find(capsys):
     run(["judge", "gen_count", "--power"])
     said = capsys.readouterr().out
     assert "\nan earlier run of this study: differences between two arms vary by 0.115 gu" in said
+
+
+@pytest.mark.parametrize(
+    ("model", "told"), [("mini", "find a difference"), ("micro", "with micro")]
+)
+def test_what_seeds_buy_is_told_for_the_model_that_it_was_measured_with(model, told, capsys):
+    node = {"name": "mine", "params": {"seed": "choice(0, 1)"}}
+    check_power(plan_study(node, [], lambda _: {"model": {"name": model}}))
+    [line] = [ln for ln in capsys.readouterr().out.splitlines() if ln.startswith("what seeds buy")]
+    assert told in line and (model == "mini") is bool(re.search(r"0\.\d+ /", line))
+
+
+def test_a_study_that_takes_long_says_what_it_does(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("wordle_rl.sweeps.readme.save_figure", lambda *_: time.sleep(2.5))
+    monkeypatch.setenv("FAKE", '{"secrets": 40, "steps": 1}')
+    waits = iter([2.5])
+    with announce("reading the settings"):
+        run_fakes(
+            tmp_path, lambda plan: run_study(plan, lambda _: time.sleep(next(waits, 0)) or ""),
+            params={"seed": "choice(0)", "x": "choice(0.1, 0.9)"},
+        )  # fmt: skip
+    said = "".join(capsys.readouterr())
+    assert re.search(r"checking each arm of the study, \d+ s\n", said)
+    assert re.search(r"writing the page of the study, \d+ s\n", said)
+    assert "reading the settings" not in said
 
 
 @pytest.mark.parametrize("seeds", ["0", "0, 1, 2"])

@@ -51,7 +51,7 @@ def build_rewards(name: str, knowledge: Knowledge, *settings: str) -> RewardSet:
     """The reward set conf/reward/<name>.yaml, such as phase2.
 
     settings: changes as on the command line, such as "reward.components.win.weight=5". Its method
-    `score` gives the reward of a game, turn by turn and component by component.
+    `reward` gives what a game earned, turn by turn and component by component.
     """
     return build_reward_set(_node("reward", name, settings), knowledge)
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
@@ -447,7 +448,9 @@ def _build_data(
     settings: DataSettings = instantiate("data", config["data"], DataSettings)
     if settings.path is None:
         return None
-    chosen = config["words"]
+    chosen, file = config["words"], Path(settings.path).expanduser()
+    if file.suffix and not file.is_file():
+        raise ConfigError(f"data={file}: no such file")
     refuse(
         chosen.get("allowed_share") or chosen.get("train") is not None,
         "words.allowed_share must be 0 and words.train null with data=<file>, which has secrets: "

@@ -96,11 +96,12 @@ def complete(name: str, given: Sequence[str], word: str) -> list[str]:
 
 
 def _check_form(name: str, given: list[str]) -> None:
-    """Say how a setting is written that is given as a flag, and which one of two is in force."""
+    """Say how a setting is written that is given in two words, and which of two is in force."""
     keys = {*list_groups(), *read_yaml(CONF / f"{name}.yaml"), "config-name"}
     for flag, after in pairwise([*given, "..."]):
         key, _, value = flag.removeprefix("--").partition("=")
-        if flag[:2] == "--" and key.partition(".")[0] in keys:
+        bare = flag.isidentifier() or re.fullmatch(r"\w+(\.\w+)+", flag)
+        if (flag[:2] == "--" or bare) and key.partition(".")[0] in keys:
             fail(f"{flag}: write {key.replace('config-name', 'experiment')}={value or after}")
     last = {setting.partition("=")[0]: setting for setting in given if "=" in setting}
     for setting in given:

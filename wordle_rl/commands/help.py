@@ -50,7 +50,8 @@ def format_help(name: str, cfg: DictConfig) -> str:
     lines = [_HEADS[name], "", "Choices, each one word such as model=mini; * is chosen:", ""]
     for group, said in listed.items():
         names = [path.stem for path in list_options(group)]
-        marked = ", ".join(f"*{name}" if name == chosen.get(group) else name for name in names)
+        mark = chosen.get(group) or str(values.get(group))  # a number, which no option may have set
+        marked = ", ".join(f"*{name}" if name == mark else name for name in names)
         lines += _row(f"  {group}=", marked, _OPTIONS) + _row("", said, _OPTIONS)
         option = CONF / group / f"{chosen.get(group)}.yaml"
         options, settings = read_option(option) if option.is_file() else ({}, {})
@@ -69,7 +70,7 @@ def format_help(name: str, cfg: DictConfig) -> str:
 
 def format_group(name: str, group: str, cfg: DictConfig) -> str:
     """The part of a command's page about a group: what its options are, and its settings."""
-    chosen, files = cfg.hydra.runtime.choices.get(group), list_options(group)
+    chosen, files = cfg.hydra.runtime.choices.get(group) or str(cfg.get(group)), list_options(group)
     page = format_help(name, cfg).partition("\nSettings, ")[2]
     lines = re.findall(rf"^  {re.escape(group)}\b[.=].*(?:\n {{3,}}.*)*", page, re.M)
     for file in reversed(files):
@@ -85,7 +86,10 @@ def list_options(group: str) -> list[Path]:
     default = read_defaults(CONF / "config.yaml").get(group, ("", ""))[0]
     own = Path(os.environ.get(CONFIG_DIR, CONF))
     files = {*(CONF / group).glob("*.yaml"), *(own / group).glob("*.yaml")}
-    order = {file: (file.parents[1] != CONF, file.stem != default, file) for file in files}
+    order = {
+        file: (file.parents[1] != CONF, file.stem != default, file.stem.rjust(2), file)
+        for file in files
+    }
     return sorted(files, key=order.__getitem__)
 
 

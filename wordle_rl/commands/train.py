@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,7 @@ from wordle_rl.commands.resume import (
 )
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.settings import LightningSettings
-from wordle_rl.runs.config import keep_config, read_option
+from wordle_rl.runs.config import CONFIG, keep_config, read_option
 from wordle_rl.runs.errors import fail, user_errors
 from wordle_rl.runs.files import FolderError, read_object, remove_temporary_files
 from wordle_rl.runs.folder import LATEST, UNFINISHED, RunFolder, find_run
@@ -94,7 +95,9 @@ def start_run(
     with user_errors():
         start = begin_from(cfg)
         check_first_start()
-        setup = build_experiment(resolve(cfg))
+        typed = list_keys(overrides) - {"init_from", "init_checkpoint"}
+        with _settings_from(Path(start["run"]), typed) if start else nullcontext():
+            setup = build_experiment(resolve(cfg))
         _check_launch(setup)
         model, own = Path(setup.model.location), not setup.model.is_adapter
         if own and model.is_dir() and not [*model.glob("*token*"), *model.glob("*vocab*")]:
@@ -133,7 +136,8 @@ def resume_run(
         outputs = ROOT / str(cfg.output_dir)
         folder = find_run(str(cfg.resume), "resume", *UNFINISHED, outputs=outputs)
         saved, changes = build_resumed_config(folder, overrides)
-        setup = build_experiment(resolve(keep_computing(folder, saved, changes)))
+        with _settings_from(folder.path, changes):
+            setup = build_experiment(resolve(keep_computing(folder, saved, changes)))
         setup = replace(setup, config=resolve(saved))
         _check_launch(setup)
         manifest = folder.manifest()
@@ -150,6 +154,17 @@ def resume_run(
         remove_temporary_files(place)
     folder.note_resume(step=done, command=sys.argv, changes=changes)
     return setup, folder
+
+
+@contextmanager
+def _settings_from(run: Path, typed: Iterable[str]) -> Iterator[None]:
+    """Let an error about a setting that was not typed name the run's file, which has it."""
+    try:
+        yield
+    except ConfigError as error:
+        if any(key in str(error) or key == "experiment" for key in typed):
+            raise
+        raise ConfigError(f"{shorten(run / CONFIG)}: {error}") from None
 
 
 def _check_launch(setup: Experiment) -> None:
@@ -220,7 +235,8 @@ def _run_backend(
 
 def describe_choices(manifest: Mapping[str, Any]) -> str:
     """Whose settings a run has: the demo's or another run's, its options', and the user's."""
-    typed, chosen = [str(override) for override in manifest.get("typed", [])], manifest["choices"]
+    typed = [re.sub(r"^(\w+)='(\d+)'$", r"\1=\2", str(o)) for o in manifest.get("typed", [])]
+    chosen = manifest["choices"]
     start, later = manifest.get("init_from"), {"name", *list_keys(typed)}
     told = [f"choices: the settings of {start['run']}" if start else "choices: the demo's"]
     for group in ("experiment", "model"):  # the first one wins; what a run before chose is its own
@@ -231,10 +247,11 @@ def describe_choices(manifest: Mapping[str, Any]) -> str:
             option = read_option(file)
             brings = {**option.options, **option.settings}
             own = {k.replace("model.learning_rate", "optim.lr"): v for k, v in brings.items()}
-            own = {k: v for k, v in own.items() if k not in later}
+            own = {k: v for k, v in own.items() if k not in later and v != "???"}
             later |= {*own}
             shown = [f"{k}={v}" for k, v in own.items() if "." not in k or k in _TOLD]
-            shown += [f"and {len(own) - len(shown)} more"] * (len(own) > len(shown))
+            if rest := len(own) - len(shown):
+                shown.append(f"and {rest} more" if shown else f"{rest} settings")
             told += [f"{group}={chosen[group]} brings {' '.join(shown)}"] * bool(shown)
     # An option that was typed brought settings of its own, which nobody typed.
     files = (CONF / key / f"{name}.yaml" for key, _, name in (o.partition("=") for o in typed))

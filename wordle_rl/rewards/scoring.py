@@ -296,7 +296,8 @@ def _build_function(key: str, function: Callable[..., float], **node: Any) -> Re
     try:
         inspect.signature(function).bind(None, **settings)
     except TypeError as error:
-        raise ConfigError(f"{key}: {error}") from None
+        takes = ", ".join(["weight", "range", *[*inspect.signature(function).parameters][1:]])
+        raise ConfigError(f"{key}: {error}; its settings are {takes}") from None
     reward: Any = partial(function, **settings)
     reward.range = tuple(bounds)
     return reward

@@ -35,6 +35,14 @@ _MEANT: dict[str, str | None] = {
     **dict.fromkeys(("hydra.sweeper", "hydra.searchpath")),  # the only ones with an effect
     "hydra": "output_dir, name or hydra.sweeper.folder, as Hydra's own have no effect",
 }
+_MEANT_VALUES = {
+    "logger=wandb": "logger.wandb=true",
+    **dict.fromkeys(
+        ("backend.accelerator=gpu", "backend.accelerator=tpu"),
+        "backend.accelerator=cuda for an NVIDIA GPU, and mps for a Mac's",
+    ),
+}
+_NUMBER = "num_generations"  # a group whose options are numbers, of which any will do
 _USUAL = "mini"  # the model without model=
 _FOR_ANY = ("study",)  # experiments for models of every kind
 # The options of these groups differ in this setting alone. The others stay the run's.
@@ -172,18 +180,38 @@ def expand(arguments: Sequence[str]) -> list[str]:
             given += ["model=pretrained", "model.path=" + ",".join(map(quote, paths))]
             if len(paths) == 1:
                 given += _settings_of_folder(Path(paths[0]).resolve(), _by_key(arguments))
+        elif key.lstrip("+") == _NUMBER and value:
+            given.append(_choose_number(value))
         else:
             given.append(quoted(argument))
     said = _by_key(given)
+    _refuse_foreign(said)
+    if said.get("experiment") != "none":  # whose user knows what it lacks
+        _check_model(said)
+    return [*given, *_restore(said)]
+
+
+def _refuse_foreign(said: Mapping[str, str]) -> None:
+    """Raise ConfigError for keys and values of other programs, and name ours."""
     for key, value in said.items():
         names = (key, ".".join(key.split(".")[:2]), key.split(".")[0])
         if meant := next((_MEANT[name] for name in names if name in _MEANT), None):
             raise ConfigError(f"{key}: the setting for this is {meant.format(value)}, see --help")
-    if said.get("logger") == "wandb":
-        raise ConfigError("logger=wandb: the setting for this is logger.wandb=true")
-    if said.get("experiment") != "none":  # whose user knows what it lacks
-        _check_model(said)
-    return [*given, *_restore(said)]
+        if meant := _MEANT_VALUES.get(f"{key}={value}"):
+            raise ConfigError(f"{key}={value}: the setting for this is {meant}")
+
+
+def _choose_number(value: str) -> str:
+    """num_generations=<value> as the choice of an option, which a number without a file becomes."""
+    from hydra.core.config_store import ConfigStore
+
+    if "," in value:  # of a study, whose trials name one each
+        return f"{_NUMBER}={value}"
+    name = value.strip("'\"")
+    if not _option(_NUMBER, name).is_file():
+        node = {_NUMBER: int(name) if name.isdecimal() else name}
+        ConfigStore.instance().store(group=_NUMBER, name=name, node=node, package="_global_")
+    return f"{_NUMBER}='{name}'"
 
 
 def _settings_of_folder(folder: Path, said: Mapping[str, str]) -> list[str]:
@@ -324,7 +352,7 @@ def begin_with_run(given: list[str]) -> list[str]:
     )
     experiment = _option("experiment", said.get("experiment"))
     brought = read_option(experiment) if experiment.is_file() else Brought({}, {})
-    groups = [name for name in list_groups() if name not in ("model", "experiment", "sweep")]
+    groups = list_groups()[: list_groups().index("model")]
     anew = {name for name in groups if name in said or name in brought.options}
     anew |= {"history"} & set(groups) if "rollout" in anew else set()
     saved = read_config(folder.path)

@@ -150,10 +150,13 @@ def describe_hydra_error(error: Exception) -> str:
         group, _, option = error.missing_cfg_file.rpartition("/")
         options = sorted(error.options)
         near = "".join(f"; did you mean {name}?" for name in _near(option, options, 0.6))
-        near += ", or a hub name such as Qwen/Qwen3-0.6B, or a folder" * (group == "model")
+        if group == "model":
+            near += "; it may be a hub name such as Qwen/Qwen3-0.6B, or a folder, too"
         return f"{group} must be one of {', '.join(options)}, not {option!r}{near}"
     if isinstance(cause, ConfigAttributeError | ConfigKeyError) and cause.full_key:
         return _describe_unknown_key(cause.full_key, cause.parent_node)
+    if found := re.match(r"Ambiguous value for argument '(\S+=\d+),(0\d+)'\n", str(error)):
+        return f"{found[1]},{found[2]}: write {found[1]}.{found[2]}, as a comma separates values"
     if found := re.match("Ambiguous value for argument '(.*)'\n", str(error)):
         return f"{found[1]}: give one value, or compare several in a study: {TRAIN} -m {found[1]}"
     if found := re.match(r"You must specify '(\w+)'", str(error)):

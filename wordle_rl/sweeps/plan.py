@@ -71,6 +71,7 @@ class StudySettings:
     params: dict[str, object] = field(default_factory=dict)
     arms: dict[str, list[str]] = field(default_factory=dict)
     overrides: list[str] = field(default_factory=list)
+    needs: dict[str, str] = field(default_factory=dict)  # folder: the command that makes it
     default: dict[str, object] | None = None
     sampler: dict[str, object] | None = None  # None: a grid
     pruner: dict[str, object] | None = None
@@ -129,7 +130,14 @@ class StudyPlan:
         build: raises ValueError for a config that cannot be trained. Returns its results.
         """
         probes = [*list_probes(self.space), self.settings.default or {}]
-        return [build(self.compose(self.build_run(params))) for params in probes]
+        try:
+            return [build(self.compose(self.build_run(params))) for params in probes]
+        except ValueError as error:
+            for folder, command in self.settings.needs.items():
+                if folder in str(error):
+                    told = f"{error}; this makes what the study needs: {command}"
+                    raise ConfigError(told) from None
+            raise
 
     def identity(self) -> dict[str, Any]:
         """The settings that cannot change once a study has started, as JSON holds them."""
@@ -196,9 +204,10 @@ def plan_study(node: Mapping[str, Any], arguments: Sequence[str], compose: Compo
         if (key := key_of(override)) in _RESERVED:
             raise ConfigError(f"{override}: a study sets {', '.join(_RESERVED)} itself")
         if key in set_by:
+            shorter = {"trainer.steps": "; hydra.sweeper.budget.games=<fewer> shortens its trials"}
             raise ConfigError(
                 f"{override}: the study's arm {set_by[key]!r} sets {key} itself, so leave it out, "
-                f"or compare values of {key} without sweep="
+                f"or compare values of {key} without sweep={shorter.get(key, '')}"
             )
         if override == "init_from=latest":
             raise ConfigError(f"{override}: name the run, which is the same for all trials")

@@ -25,6 +25,8 @@ from wordle_rl.sweeps.verdicts import (
     read_study,
 )
 
+_NOISE_MODEL = "mini"  # of the study noise
+
 
 def check_power(plan: StudyPlan) -> None:
     """Say what a study can find, and which comparisons it leaves out.
@@ -39,12 +41,7 @@ def check_power(plan: StudyPlan) -> None:
     measure = MEASURES[analysis.measure]
     unit, digits = measure.unit, measure.digits + 1
     if analysis.measure in ("wins", "guesses") and (ROOT / "sweeps/noise" / RECORD).is_file():
-        noise, seeds = read_study(ROOT / "sweeps/noise"), (2, 3, 4, 6, 8)
-        spreads = (pool_spreads(noise, measure, count) for count in seeds)
-        found = (measure.scale * find_resolution(spread, comparisons=1) for spread in spreads)
-        sizes = " / ".join(f"{size:.{measure.digits}f}" for size in found)
-        print(f"what seeds buy: {' / '.join(map(str, seeds))} find a difference of {sizes} {unit} "
-              "with a chance of 80 % (study noise: model mini, 20 steps)")  # fmt: skip
+        _print_what_seeds_buy(plan, measure)
     if analysis.pilot is None:
         return
     places = [ROOT / "sweeps" / analysis.pilot, settings.place.parent / analysis.pilot]
@@ -67,6 +64,23 @@ def check_power(plan: StudyPlan) -> None:
             "more seeds, fewer comparisons or a greater hydra.sweeper.analysis.effect, or start it "
             "anyway with hydra.sweeper.analysis.underpowered=true"
         )
+
+
+def _print_what_seeds_buy(plan: StudyPlan, measure: Measure) -> None:
+    """Print which differences so many seeds find with the model of the study noise."""
+    model = plan.compose(plan.overrides).get("model", {}).get("name", _NOISE_MODEL)
+    if model != _NOISE_MODEL:
+        told = "hydra.sweeper.analysis.pilot=<an earlier study of it> tells"
+        print(f"what seeds buy is measured with model {_NOISE_MODEL}; with {model}, {told}")
+        return
+    noise, seeds = read_study(ROOT / "sweeps/noise"), (2, 3, 4, 6, 8)
+    spreads = (pool_spreads(noise, measure, count) for count in seeds)
+    found = (measure.scale * find_resolution(spread, comparisons=1) for spread in spreads)
+    sizes = " / ".join(f"{size:.{measure.digits}f}" for size in found)
+    print(
+        f"what seeds buy: {' / '.join(map(str, seeds))} find a difference of {sizes} "
+        f"{measure.unit} with a chance of 80 % (study noise: model {_NOISE_MODEL}, 20 steps)"
+    )
 
 
 def list_pairs(plan: StudyPlan) -> tuple[dict[str, tuple[str, str]], list[str]]:

@@ -64,12 +64,14 @@ class _TrialStopped(Exception):
     """The worker was asked to stop; another command will continue the trial."""
 
 
+@announce("running the study")
 def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], Any]) -> None:
     """Check a study, say what it costs and can find, run what is left, and show what it found.
 
     build: the work of a run, perhaps with its `seconds`. Raises ValueError for a wrong config.
     """
-    works = plan.check(build)
+    with announce("checking each arm of the study"):
+        works = plan.check(build)
     if not (plan.settings.place / RECORD).exists():
         trials = plan.settings.n_trials or len(plan.points or ())
         print(f"{trials} trials, each with its output.log. In the first,\n{works[0]}")
@@ -87,7 +89,8 @@ def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], Any]) -> None:
     print_verdicts(place)
     page = place / PAGE
     if not page.exists() or read_record(place) != before:
-        write_page(place)
+        with announce("writing the page of the study"):
+            write_page(place)
     print(f"\nreport: {page}", flush=True)
     if failed:
         again = f"{failed} trials failed; run the same command to try them again"

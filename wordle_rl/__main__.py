@@ -83,7 +83,20 @@ def run(arguments: Sequence[str]) -> int | None:
         try:
             return app(arguments, prog_name="wordle-rl", standalone_mode=False)
         except typer.TyperException as error:
-            fail(error.format_message().replace("Value error, ", ""))
+            said = error.format_message().replace("Value error, ", "")
+            fail(f"{said}{_list_allowed(*arguments)}" if said in _MISSING else said)
+
+
+_MISSING = ("Missing argument 'RUN ...'.", "Missing argument 'STUDY'.")
+
+
+def _list_allowed(command: str, *_: str) -> str:
+    """What stands for a missing argument."""
+    if command == "judge":
+        from wordle_rl.sweeps.plan import list_studies
+
+        return f" A folder, or one of {', '.join(list_studies())}"
+    return " latest, a number or a folder: wordle-rl runs lists them"
 
 
 if __name__ == "__main__":

@@ -15,9 +15,15 @@ def test_the_list_is_printed_without_heavy_imports():
 
 
 @pytest.mark.parametrize(
-    ("line", "said"), [("trian", "Did you mean 'train'?"), ("train modle=tiny", "model?")]
+    ("line", "said"),
+    [
+        ("trian", "Did you mean 'train'?"),
+        ("train modle=tiny", "model?"),
+        ("judge", "algorithm, batch_rate"),
+        ("report", "wordle-rl runs"),
+    ],
 )
-def test_wrong_input_ends_in_one_line_that_names_the_near_miss(line, said):
+def test_wrong_input_ends_in_one_line_that_names_what_was_meant(line, said):
     done, _ = command("-m", "wordle_rl", *line.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert said in error_of(done.stderr)

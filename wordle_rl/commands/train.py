@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from textwrap import fill
 from typing import Any, NoReturn
 
 from hydra.core.hydra_config import HydraConfig
@@ -29,6 +30,7 @@ from wordle_rl.commands.resume import (
     keep_computing,
     list_keys,
 )
+from wordle_rl.evaluation.boards import columns
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.settings import LightningSettings
 from wordle_rl.runs.config import CONFIG, keep_config, read_option
@@ -203,7 +205,8 @@ def _run_backend(
         interrupts.on_second(partial(_note_hard_stop, folder))
         print(f"run folder: {shorten(folder.path)}", flush=True)
         if (manifest := folder.manifest()).get("choices"):
-            print(describe_choices(manifest), flush=True)
+            choices = describe_choices(manifest)
+            print(fill(choices, columns(), break_long_words=False, break_on_hyphens=False))
         if start := manifest.get("init_from"):
             print(
                 f"starts from step {start['step']} ({start['checkpoint']}) of {start['run']}, with "

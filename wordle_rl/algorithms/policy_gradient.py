@@ -87,7 +87,7 @@ class PolicyGradient(Algorithm):
 
     @property
     def skips_zero_advantages(self) -> bool:
-        for_all = self.entropy > 0.0 or self.semantic > 0.0  # terms that need no advantage
+        for_all = self.needs_entropy or self.semantic > 0.0  # terms that need no advantage
         return not for_all and (self.beta == 0.0 or self.kl == "reward")
 
     def check(self, num_generations: int) -> None:
@@ -120,11 +120,15 @@ class PolicyGradient(Algorithm):
         """Logarithm [S, T] of the ratio that is clipped."""
         return terms.logprobs - terms.old_logprobs
 
-    def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
-        loss, ratio, clipped = clipped_surrogate(
+    def surrogate(self, xp: Any, terms: LossInputs) -> tuple[Any, Any, Any]:
+        """What learns from advantages [S, T]: the loss, the ratio, and whether that was clipped."""
+        return clipped_surrogate(
             xp, self.log_ratio(xp, terms), terms.advantages,
             low=self.clip_low, high=self.clip_high,
         )  # fmt: skip
+
+    def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
+        loss, ratio, clipped = self.surrogate(xp, terms)
         metrics = {"ratio": ratio, "clipped": clipped}
         if self.cap is not None:
             weight = xp.exp(terms.old_logprobs - terms.sampler_logprobs)
@@ -134,7 +138,7 @@ class PolicyGradient(Algorithm):
         if self.beta > 0.0 and self.kl == "loss":
             metrics["kl"] = kl_k3(xp, terms.logprobs, terms.ref_logprobs)
             loss = loss + self.beta * metrics["kl"]
-        if self.entropy > 0.0:
+        if self.needs_entropy:
             metrics["entropy"] = terms.entropy
             loss = loss - self.entropy * terms.entropy
         if self.semantic > 0.0:

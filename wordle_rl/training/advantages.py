@@ -133,7 +133,7 @@ def _turn_values(rollout: Rollout, returns: Array, discount: float) -> Array:
     values = np.append(np.full(len(returns), np.nan), 0.0)
     for talk, score in zip(rollout.talks, rollout.scores, strict=True):
         for turn, part in talk.answers.items():
-            if drawn := [place for place in part if talk.trained[place]]:
+            if drawn := [place for place in part if talk.drawn[place]]:
                 values[turn] = score["old_values"][drawn[0]]
     earned = returns - discount * np.append(returns[1:], 0.0)
     for turn in np.flatnonzero(np.isnan(values))[::-1]:
@@ -192,7 +192,7 @@ def _add_letters(
         answers = ((talk, *one) for talk in rollout.talks for one in talk.answers.items())
         for tokens, (talk, number, part) in zip(tokens_of, answers, strict=True):
             ids, turn = talk.ids[part.start : part.stop], rollout.game.turns[number]
-            if turn.guess is None or not any(talk.trained[part.start : part.stop]):
+            if turn.guess is None or not any(talk.drawn[part.start : part.stop]):
                 continue
             spoiling = recipe.knowledge.spoiling_letter(turn.guess, turn.state, letter_from)
             kept = [1.0] * WORD_LENGTH if spoiling is None else [1.0] * spoiling + [0.0]

@@ -64,7 +64,8 @@ class Batch:
     advantages: FloatArray  # 0 where not trained
     weights: FloatArray  # share of each token in the step's loss, 0 where not trained
     sampler_logprobs: FloatArray  # when sampled
-    old_logprobs: FloatArray | None = None  # the trainer's, before the first update of this batch
+    # The trainer's, before the first update of this batch, however long ago it was played.
+    old_logprobs: FloatArray | None = None
     ref_logprobs: FloatArray | None = None  # the reference model's
     old_values: FloatArray | None = None  # the value head's, before the first update
     targets: FloatArray | None = None  # what the value head should predict, 0 where not trained

@@ -6,7 +6,8 @@ letter_advantages credits letter by letter: a guess is judged while it is spelle
 guess if it is the first after which no word of a list is left. Every letter up to that one has a
 reward: 0 if it spoils the guess, else 1. Its advantage is this reward less the mean of the same
 letter's rewards in the group's guesses of the same turn. So CHARP counts against its P alone, and
-the letters after the spoiling one have no advantage. This is process supervision as in section
+the letters after the spoiling one have no advantage. An answer that a grammar forced as a whole is
+not among the group's guesses. This is process supervision as in section
 4.1.3 of DeepSeekMath (arXiv 2402.03300), with an exact judge in place of a learnt model, and
 without credit of a letter for what comes after it.
 

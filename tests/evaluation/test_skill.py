@@ -117,8 +117,10 @@ def test_regret_is_the_mean_of_guesses_beyond_those_of_the_best_player():
     assert regret.mean([lost, game("slate", "slate")]) == 1.0
     assert regret.mean([game("crane", "slate")]) is None  # still going
     given = Game(
-        "slate", words.allowed_set, Rules(max_turns=3),
+        "slate",
+        words.allowed_set,
+        Rules(max_turns=3),
         state=State((Clue("moist", feedback_code("moist", "slate")),), 1, max_turns=3),
-    )  # fmt: skip
+    )
     given.play("slate")
     assert given.won and regret.mean([given]) is None  # the first guess was not its own

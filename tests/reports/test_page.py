@@ -102,9 +102,13 @@ def test_the_page_calls_a_difference_undecided_where_its_interval_has_0(
     low, high, undecided, monkeypatch
 ):
     found = SimpleNamespace(
-        wins=pages.Estimate(0.05, low, high), guesses=pages.Estimate(0.0, -1.0, 1.0), secrets=9, p_value=0.2,
-        only_first=1, only_second=2,
-    )  # fmt: skip
+        wins=pages.Estimate(0.05, low, high),
+        guesses=pages.Estimate(0.0, -1.0, 1.0),
+        secrets=9,
+        p_value=0.2,
+        only_first=1,
+        only_second=2,
+    )
     monkeypatch.setattr(pages, "difference", lambda first, second: found)
     [text] = pages._describe_difference(None, None, "The change")  # pyright: ignore
     assert ("contains 0, so whether wins differ is undecided" in text) is undecided

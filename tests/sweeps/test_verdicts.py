@@ -140,10 +140,18 @@ def test_more_seeds_do_not_take_away_what_differs_from_secret_to_secret():
     more = {"crane": 0, "moist": 1, "lucky": 2}
     arms = [(x, seed) for seed in range(3) for x in (0, 1)]
     played = [
-        {"round": "search", "trial": n, "arm": f"x={x}", "seed": seed, "step": 1,
-         "secret": secret, "guesses": " ".join(["slate"] * (1 + x * extra) + [secret])}
-        for n, (x, seed) in enumerate(arms) for secret, extra in more.items()
-    ]  # fmt: skip
+        {
+            "round": "search",
+            "trial": n,
+            "arm": f"x={x}",
+            "seed": seed,
+            "step": 1,
+            "secret": secret,
+            "guesses": " ".join(["slate"] * (1 + x * extra) + [secret]),
+        }
+        for n, (x, seed) in enumerate(arms)
+        for secret, extra in more.items()
+    ]
     pilot = study_of([{"arm": f"x={x}", "seed": seed} for x, seed in arms], played)
     for seeds in (3, 100):
         spread = pool_spreads(pilot, MEASURES["guesses"], seeds)

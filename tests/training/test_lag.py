@@ -39,8 +39,15 @@ def test_two_behind_a_run_plays_its_own_steps_and_no_others(tmp_path, root, monk
     given = [*settings(tmp_path, "grpo with a reference"), "trainer.lag=2", "trainer.steps=4"]
     _, folder = run(root, *given, "trainer.report=false")
     assert happened == [
-        "play 0", "play 1", "play 2", "learn 0", "play 3", "learn 1", "learn 2", "learn 3",
-    ]  # fmt: skip
+        "play 0",
+        "play 1",
+        "play 2",
+        "learn 0",
+        "play 3",
+        "learn 1",
+        "learn 2",
+        "learn 3",
+    ]
     steps = metrics_of(folder)[1:]
     assert [m["staleness"] for m in steps] == [0, 1, 2, 2]
     assert steps[0]["policy/importance"] == pytest.approx(1.0, abs=1e-5)

@@ -130,10 +130,17 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
 }  # fmt: skip
 # Those of which each reads something else of a backend than log-probabilities.
 ON_MLX = (
-    "dpo by turn", "gspo by turn", "opd by turn, rewards, lag", "cispo by game", "clip_cov by game",
-    "adaptive_entropy by game", "ppo by turn, lag", "ppo by turn, semantic, clues",
-    "grpo by turn, semantic, clues", "distill by game, half the games its own",
-)  # fmt: skip
+    "dpo by turn",
+    "gspo by turn",
+    "opd by turn, rewards, lag",
+    "cispo by game",
+    "clip_cov by game",
+    "adaptive_entropy by game",
+    "ppo by turn, lag",
+    "ppo by turn, semantic, clues",
+    "grpo by turn, semantic, clues",
+    "distill by game, half the games its own",
+)
 
 # Cases of a loss that some test must meet.
 NEEDED = {

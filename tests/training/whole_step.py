@@ -229,11 +229,16 @@ def play(backend: Backend, algorithm: Any, given: dict[str, Any]) -> Played:
         sample = replace(sample, version=-1)
     by_letter = recipe.rollout.letter_weight > 0
     played = Played(
-        algorithm=algorithm, fields=given, unpaid=unpaid, lagged=lag, reference=reference,
-        player=player, encode=lambda word: step.form.chat.answer(step.form.write(word)),
+        algorithm=algorithm,
+        fields=given,
+        unpaid=unpaid,
+        lagged=lag,
+        reference=reference,
+        player=player,
+        encode=lambda word: step.form.chat.answer(step.form.write(word)),
         letters=letter_advantages(sample.rollouts, recipe, tokenizer) if by_letter else [],
         result=StepResult(rollouts=[], advantages=[], metrics={}),
-    )  # fmt: skip
+    )
 
     def record(batch: Batch, algorithm: Any) -> dict[str, float]:
         played.moments.append(Moment.of(qwen(340), watched.get()))

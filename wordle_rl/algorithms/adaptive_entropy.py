@@ -23,7 +23,9 @@ class AdaptiveEntropy(Grpo):
     # Nats a token, below which the bonus acts; the paper's value.
     target: Annotated[float, Within(0, 100, "(]")] = 0.2
 
-    needs_entropy = True  # also in steps where its weight is 0, so that all steps log it
+    @property
+    def needs_entropy(self) -> bool:
+        return True  # also in steps where its weight is 0, so that all steps log it
 
     def adapted(self, logprobs: Array) -> Algorithm:
         surprise = -float(logprobs.mean())

@@ -233,6 +233,5 @@ def pad(talks: Sequence[Talk], pad_id: int, values: Values | None = None) -> Bat
             for talk in talks
         ]
     forced = None if (drawn == trained).all() else trained & ~drawn
-    return Batch(  # pyright: ignore[reportArgumentType]
-        ids=ids, lengths=lengths, trained=trained, forced=forced, choices=choices, **floats
-    )
+    of_rows: Any = {"forced": forced, "choices": choices, **floats}
+    return Batch(ids=ids, lengths=lengths, trained=trained, **of_rows)

@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 from tests.helpers.outcomes import outcomes_by_turn
+from wordle_rl.algorithms.adaptive_entropy import AdaptiveEntropy
 from wordle_rl.algorithms.base import StepOutcomes
+from wordle_rl.algorithms.cispo import Cispo
+from wordle_rl.algorithms.clip_cov import ClipCov
 from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.dr_grpo import DrGrpo
 from wordle_rl.algorithms.gdpo import Gdpo
@@ -23,8 +26,12 @@ ALGORITHMS: dict[str, Any] = {
     "dr_grpo": DrGrpo(normalizer=1),
     "rloo": Rloo(),
     "max_rl": MaxRl(),
+    "cispo": Cispo(),
+    "clip_cov": ClipCov(),
+    "adaptive_entropy": AdaptiveEntropy(),
 }
-SCALED = ("grpo", "gspo", "dapo")  # whose advantages are equal by construction
+# Whose advantages are equal by construction.
+SCALED = ("grpo", "gspo", "dapo", "cispo", "clip_cov", "adaptive_entropy")
 
 # Three groups of four games, mixed, that end after 1 to 4 turns. In group 1 the first turn is equal
 # and the second is not. In group 2 no turn differs.

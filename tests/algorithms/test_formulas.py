@@ -1,4 +1,4 @@
-"""Each algorithm's numbers and weights are the published ones; test_whole_step.py has its loss."""
+"""Each algorithm's numbers are the published ones; test_whole_step.py has its weights and loss."""
 
 from typing import Any
 
@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 
 from tests.helpers.configs import composed
+from wordle_rl.algorithms.adaptive_entropy import AdaptiveEntropy
 from wordle_rl.algorithms.base import Algorithm, StepOutcomes
+from wordle_rl.algorithms.cispo import Cispo
+from wordle_rl.algorithms.clip_cov import ClipCov
 from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.dpo import Dpo
 from wordle_rl.algorithms.dr_grpo import DrGrpo
 from wordle_rl.algorithms.expert_iteration import ExpertIteration
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.gspo import Gspo
-from wordle_rl.algorithms.ppo import Ppo
 from wordle_rl.algorithms.rloo import Rloo
-from wordle_rl.algorithms.sft import Sft
 from wordle_rl.commands.build import build_experiment, resolve
 
 PUBLISHED: dict[Algorithm, dict[str, float]] = {
@@ -25,6 +26,9 @@ PUBLISHED: dict[Algorithm, dict[str, float]] = {
     Gspo(): {"beta": 0.0, "clip_low": 3e-4, "clip_high": 4e-4},
     Rloo(): {"beta": 0.0},
     Dpo(): {"beta": 0.1},
+    Cispo(): {"beta": 0.0, "clip_low": 1.0},
+    ClipCov(): {"beta": 0.0, "cov_low": 1.0, "cov_high": 5.0, "share": 2e-4},
+    AdaptiveEntropy(): {"beta": 0.0, "target": 0.2},
 }
 
 
@@ -45,20 +49,37 @@ def rows(
     )
 
 
-def test_two_sequences_of_2_and_8_tokens_weigh_as_published():  # row 12
-    two = rows(2, 8)
-    assert Grpo().weights(*two).tolist() == [1 / 4, 1 / 16]  # mean of means
-    assert Gspo().weights(*two).tolist() == [1 / 4, 1 / 16]
-    assert DrGrpo(normalizer=10).weights(*two).tolist() == [1 / 20, 1 / 20]  # a constant
-    assert Dapo().weights(*two).tolist() == [1 / 10, 1 / 10]  # mean over tokens
-    assert Rloo().weights(*two).tolist() == [1 / 2, 1 / 2]  # sum over tokens
-    assert Ppo().weights(*two).tolist() == Sft().weights(*two).tolist() == [1 / 10, 1 / 10]
-    assert Grpo().weights(*rows(0, 8)).tolist() == [1 / 2, 1 / 16]  # row 8: finite without tokens
-    kept = rows(2, 8, used=[False, True])
-    assert ExpertIteration().weights(*kept).tolist() == [0.0, 1 / 8]
-    pairs = rows(2, 8, 5, 1, 1, used=[True, True, False, True, True], units=[0, 0, 2, 3, 3])
-    # Two pairs: each has half, spread over its 10 and its 2 tokens.
-    assert Dpo().weights(*pairs).tolist() == [1 / 20, 1 / 20, 0.0, 1 / 4, 1 / 4]
+def test_a_group_of_rollouts_without_tokens_has_finite_weights():  # rows 8 and 12
+    assert Grpo().weights(*rows(0, 8)).tolist() == [1 / 2, 1 / 16]
+    for algorithm in (Dapo(), ExpertIteration(), Dpo()):
+        assert np.isfinite(algorithm.weights(*rows(0, 0))).all()
+
+
+def drawn(share: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Which of 1,000 tokens clip_cov learns, and their covariances by its formula."""
+    random = np.random.default_rng(0)
+    logprobs, advantages = -random.exponential(size=1000), random.normal(size=1000)
+    covariance = (logprobs - logprobs.mean()) * (advantages - advantages.mean())
+    algorithm = ClipCov(share=share)
+    learnt = algorithm.learns(logprobs, advantages, np.random.default_rng(seed))
+    assert learnt is not None
+    return learnt, covariance
+
+
+def test_clip_cov_holds_back_a_share_of_all_tokens_but_only_those_of_high_covariance():
+    for share, count in ((0.01, 10), (2e-4, 1)):  # 0.2 tokens are one, as in the authors' code
+        learnt, covariance = drawn(share)
+        assert (~learnt).sum() == count
+        assert ((covariance[~learnt] >= 1) & (covariance[~learnt] <= 5)).all()
+    every, covariance = drawn(1.0)
+    assert (~every == ((covariance >= 1) & (covariance <= 5))).all()
+    assert (drawn(0.01)[0] == drawn(0.01)[0]).all() and (drawn(0.01)[0] != drawn(0.01, 1)[0]).any()
+
+
+@pytest.mark.parametrize(("surprise", "weight"), [(0.0, 0.4), (0.05, 0.3), (0.2, 0.0), (3.0, 0.0)])
+def test_the_entropy_bonus_falls_to_nothing_where_entropy_reaches_its_target(surprise, weight):
+    at = AdaptiveEntropy(entropy=0.4, target=0.2).adapted(np.array([-2.0, 0.0]) * surprise)
+    assert isinstance(at, AdaptiveEntropy) and at.entropy == pytest.approx(weight)
 
 
 BUDGETS = {  # with answers of 10 tokens at most: how many answers a rollout may have

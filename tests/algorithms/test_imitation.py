@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.configs import composed
 from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of
 from tests.helpers.updates import batch_of_games
 from wordle_rl.algorithms.distill import Distill
 from wordle_rl.algorithms.sft import Sft
+from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import Player, RandomConsistent, guess_text
@@ -175,3 +177,13 @@ def test_the_targets_of_a_thought_are_its_wordings_and_those_of_the_guess_stay()
             assert np.array_equal(targets.places[behind], alone.places)
             assert np.array_equal(targets.ids[behind], alone.ids)
             assert np.array_equal(targets.probabilities[behind], alone.probabilities)
+
+
+def test_a_share_of_the_groups_is_the_models_own_and_spread_over_the_step():
+    given = ["algorithm=distill", "algorithm.on_policy=0.25", "experiment=none"]
+    setup = build_experiment(resolve(composed(*given)))
+    lesson = setup.recipe.teacher
+    assert lesson is not None and lesson.on_policy == setup.words.allowed
+    assert [place for place in range(12) if lesson.leaves(place)] == [3, 7, 11]
+    alone = build_experiment(resolve(composed("algorithm=distill", "experiment=none")))
+    assert alone.recipe.teacher is not None and alone.recipe.teacher.on_policy is None

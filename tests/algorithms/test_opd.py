@@ -7,12 +7,18 @@ import numpy as np
 import pytest
 
 from tests.helpers import runs
+from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, run, settings, without_clock
 from tests.helpers.tiny import batch_of, full_forward, gemma_like_tokenizer, qwen
 from wordle_rl.algorithms.base import LossInputs
 from wordle_rl.algorithms.opd import Opd
+from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.policy.tokenizer import HFTokenizer
+from wordle_rl.runs.files import read_object, write_json
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.training.experiment import Experiment
+from wordle_rl.training.lineage import RECORD
 
 
 def test_advantages_are_log_ratios_whose_mean_gradient_is_that_of_the_reverse_kl(backend):
@@ -51,6 +57,21 @@ def test_a_reference_scores_as_its_own_model_over_the_choices_of_a_grammar_too(b
         assert found[0, place] == pytest.approx(np.log(share.item()), abs=1e-4)
     with pytest.raises(ConfigError, match=r"^algorithm\.reference=far has another tokenizer"):
         policy.set_reference(backend.policy_of(other, HFTokenizer(gemma_like_tokenizer())), "far")
+
+
+def test_a_reference_whose_games_could_have_test_secrets_is_refused(tmp_path):  # row 38
+    def build(*given: str) -> Experiment:
+        path = f"algorithm.reference={tmp_path / 'model'}"
+        return build_experiment(resolve(composed("algorithm=opd", path, *given)))
+
+    folder = shutil.copytree(ROOT / "wordle_rl/embedded/mini", tmp_path / "model")
+    assert build().reference is not None
+    [*earlier, last] = read_object(folder / RECORD)["stages"]
+    unclean = {**last, "protocol": "all", "held_out": 0, "run": "knows_all"}
+    write_json(folder / RECORD, {"stages": [*earlier, unclean]})
+    with pytest.raises(ConfigError, match="comes from the run knows_all, which may have trained"):
+        build()
+    assert build("words.protocol=all", "experiment=none").reference is not None
 
 
 @pytest.mark.usefixtures("quiet")

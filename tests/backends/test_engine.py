@@ -132,6 +132,36 @@ def test_answers_do_not_depend_on_what_else_is_asked(models):
         ]
 
 
+def assert_as_alone(models: EngineModel, engine: Any, asked: list[list[int]]) -> None:
+    drawn = np.stack([numbers(i, 0) for i in range(len(asked))])
+    answers = engine.complete(asked, models.repeatable, drawn)
+    alone = map(slow_answer, repeat(models.plain), asked, repeat(models.repeatable), drawn)
+    assert_same([answers], [[*alone]])
+
+
+def test_prompts_share_no_more_of_an_opening_than_all_of_them_have(models):
+    begin = [3, 1, 4, 1, 5, 9, 2, 6]
+    asked = [[*begin, 5], [*begin[:3], 7, 7, 8, 2, 1, 6], [*begin, 8]]
+    assert_as_alone(models, models.engine(), asked)
+
+
+@pytest.mark.parametrize("models", ["torch qwen", "mlx qwen"], indirect=True)
+def test_what_a_call_that_failed_had_fed_counts_for_nothing(models, monkeypatch):
+    engine, asked = models.engine(), [[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]]
+    assert_as_alone(models, engine, asked)
+    feed = engine._model.feed
+
+    def fail(ids: Any, starts: Any, last: Any) -> Any:
+        feed(ids, starts, last)  # it writes over what the rows held
+        raise RuntimeError("lost")
+
+    monkeypatch.setattr(engine._model, "feed", fail)
+    with pytest.raises(RuntimeError, match="lost"):
+        engine.complete([[8, 8, 8, 8, 8, 8, 8], [7] * 7], GREEDY, np.zeros((2, 7)))
+    monkeypatch.undo()
+    assert_as_alone(models, engine, [[*row, 4, 4] for row in asked])
+
+
 @pytest.mark.parametrize("models", ["torch qwen", "mlx qwen"], indirect=True)
 def test_only_what_is_new_is_fed(models):
     engine = models.engine()

@@ -124,6 +124,15 @@ def test_a_run_as_long_as_the_one_that_was_timed_is_foretold(monkeypatch):
     assert least < given.trainer.steps * 66.6 < most < 6 * least
 
 
+def test_games_of_its_own_in_a_lesson_take_the_memory_of_games_that_it_plays(slim):
+    def games(*given: str) -> int:
+        return plan_memory(setup(slim, "experiment=none", *given), "cuda", "bf16").games
+
+    lesson = "algorithm=distill", "algorithm.slips=0"
+    assert games(*lesson) == 0
+    assert games(*lesson, "algorithm.on_policy=0.5") == games("algorithm=grpo") > 0
+
+
 def test_beams_count_as_games(slim):
     one, many = (settle(slim, f"sampling.beams={n}", gb=6).model.games_at_once for n in (1, 8))
     assert 0 < many <= one / 8

@@ -12,7 +12,7 @@ from wordle_rl.evaluation.regret import Regret
 from wordle_rl.evaluation.skill import skill_metrics, skills, summary
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.rules import Clue, Rules, State, feedback_code, marks
+from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code, marks
 from wordle_rl.words.lists import WordLists
 
 ANSWERS = tuple(sorted({f"{a}{b}{c}er" for a in "bcdfl" for b in "ao" for c in "nstv"}))
@@ -116,3 +116,11 @@ def test_regret_is_the_mean_of_guesses_beyond_those_of_the_best_player():
     assert regret.mean([lost]) == 3.0  # lost in three is four, the best player's first guess wins
     assert regret.mean([lost, game("slate", "slate")]) == 1.0
     assert regret.mean([game("crane", "slate")]) is None  # still going
+    given = Game(
+        "slate",
+        words.allowed_set,
+        Rules(max_turns=3),
+        state=State((Clue("moist", feedback_code("moist", "slate")),), 1, max_turns=3),
+    )
+    given.play("slate")
+    assert given.won and regret.mean([given]) is None  # the first guess was not its own

@@ -260,6 +260,7 @@ def batch_of(
             trained=[bool(m) for m in marks],
             logprobs=list(sampler[i]) if sampler else [0.0] * len(ids),
             turns=[0] * len(ids),
+            choices=[None] * len(ids),
         )
         for i, (ids, marks) in enumerate(rows)
     ]

@@ -3,10 +3,12 @@
 import json
 import re
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import pytest
 
 from tests.helpers.run_folders import BEFORE, make_run
+from wordle_rl.reports import page as pages
 from wordle_rl.reports.page import make_page
 from wordle_rl.reports.run import read_run
 from wordle_rl.runs.files import StepLog, write_json
@@ -90,6 +92,26 @@ def test_the_page_says_what_training_changed_with_its_interval(page):
     assert "2 secrets went better and 0 worse (sign test: p = 0.500)" in prose
     assert "training step this run 0 33.3 (6.1 to 79.2) 10 33.3" in prose
     assert prose.count("lineage: untrained.") == 1
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "undecided"),
+    [(-0.1, 0.2, True), (-0.2, 0.0, True), (0.01, 0.2, False), (-0.3, -0.1, False)],
+)
+def test_the_page_calls_a_difference_undecided_where_its_interval_has_0(
+    low, high, undecided, monkeypatch
+):
+    found = SimpleNamespace(
+        wins=pages.Estimate(0.05, low, high),
+        guesses=pages.Estimate(0.0, -1.0, 1.0),
+        secrets=9,
+        p_value=0.2,
+        only_first=1,
+        only_second=2,
+    )
+    monkeypatch.setattr(pages, "difference", lambda first, second: found)
+    [text] = pages._describe_difference(None, None, "The change")  # pyright: ignore
+    assert ("contains 0, so whether wins differ is undecided" in text) is undecided
 
 
 def test_every_part_is_there(page):

@@ -13,7 +13,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 
 from tests.helpers.studies import plan_of
-from wordle_rl.sweeps.power import plan_power
+from wordle_rl.sweeps.power import plan_power, pool_spreads
 from wordle_rl.sweeps.space import parse_params
 from wordle_rl.sweeps.verdicts import (
     MEASURES,
@@ -133,6 +133,30 @@ def test_a_pilot_of_other_seeds_plans_the_resolution_of_a_study(tmp_path):
     assert spread.seeds == 6
     expected = float(np.squeeze(sizes)) * 100 * np.std(gaps, ddof=1)
     assert resolution == pytest.approx(expected, rel=1e-4)
+
+
+def test_more_seeds_do_not_take_away_what_differs_from_secret_to_secret():
+    """Arm x=1 needs 0, 1 or 2 guesses more, by the secret and in every seed alike."""
+    more = {"crane": 0, "moist": 1, "lucky": 2}
+    arms = [(x, seed) for seed in range(3) for x in (0, 1)]
+    played = [
+        {
+            "round": "search",
+            "trial": n,
+            "arm": f"x={x}",
+            "seed": seed,
+            "step": 1,
+            "secret": secret,
+            "guesses": " ".join(["slate"] * (1 + x * extra) + [secret]),
+        }
+        for n, (x, seed) in enumerate(arms)
+        for secret, extra in more.items()
+    ]
+    pilot = study_of([{"arm": f"x={x}", "seed": seed} for x, seed in arms], played)
+    for seeds in (3, 100):
+        spread = pool_spreads(pilot, MEASURES["guesses"], seeds)
+        assert spread.seed_variance == pytest.approx(0.0, abs=1e-12)
+        assert spread.error == pytest.approx(np.std([0, 1, 2], ddof=1) / 3**0.5)
 
 
 ARM = "x=0"

@@ -1,23 +1,31 @@
 """A step and its updates, computed from the games and rewards alone.
 
-Rewards, credit, rows and losses by hand; scores and gradients by transformers' own code. Advantages
-and weights are the algorithm's, whose formulas tests/algorithms/ checks.
+Rewards, credit, choices, rows, weights and losses by hand; scores and gradients by transformers'
+own code. Advantages are the algorithm's, whose formulas tests/algorithms/ checks.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from tests.helpers.talks import turns_of
-from tests.training.whole_step import MAX_TOKENS, SEED, TEMPERATURE, Moment, Played, reward
+from tests.helpers.tiny import WORDS
+from tests.training.whole_step import MAX_TOKENS, SEED, TEMPERATURE, Moment, Played, parts_of
 from wordle_rl.algorithms.base import StepOutcomes
+from wordle_rl.game.rules import State
 from wordle_rl.policy.batch import minibatches
+from wordle_rl.policy.sampling import Purpose, generator
 from wordle_rl.rollouts.talk import Rollout
+
+# Algorithms by how they weigh tokens: all alike, each rollout alike, or as rewards are summed.
+TOKEN_MEAN = ("dapo", "ppo", "sft", "distill", "opd", "cispo", "clipcov")
+SEQUENCE_MEAN = ("grpo", "gspo", "gdpo", "turnsums", "adaptiveentropy")
+IMITATE = ("sft", "distill", "expertiteration")
 
 
 @dataclass
@@ -25,11 +33,21 @@ class Row:
     """One sequence of a rollout. All lists are as long as its ids."""
 
     rollout: int
-    ids: list[int]
-    turn: list[int]
-    trained: np.ndarray
-    sampler: list[float]
-    place: list[int]  # of a token in its answer, -1 in a prompt
+    ids: list[int] = field(default_factory=list)
+    turn: list[int] = field(default_factory=list)
+    learnt: list[bool] = field(default_factory=list)  # in an answer that is no slip
+    sampler: list[float] = field(default_factory=list)
+    place: list[int] = field(default_factory=list)  # of a token in its answer, -1 in a prompt
+    # Of each token of an answer: what it was drawn from, and shares of what is learnt instead.
+    choices: dict[int, list[int]] = field(default_factory=dict)
+    targets: dict[int, Counter[int]] = field(default_factory=dict)
+    astray: set[int] = field(default_factory=set)
+
+    @property
+    def drawn(self) -> np.ndarray:
+        """[T] the tokens that weights and advantages count."""
+        forced = [len(self.choices.get(t, (1, 2))) == 1 for t in range(len(self.ids))]
+        return np.array(self.learnt) & ~np.array(forced)
 
 
 def rows_of(rollouts: list[Rollout]) -> list[Row]:
@@ -37,29 +55,43 @@ def rows_of(rollouts: list[Rollout]) -> list[Row]:
     for number, rollout in enumerate(rollouts):
         for k, turn in enumerate(turns_of(rollout.talks)):
             if turn.fresh or k == 0:
-                rows.append(Row(number, [], [], np.zeros(0, bool), [], []))
+                rows.append(Row(number))
             row, prompt, answer = rows[-1], turn.prompt_ids, turn
             row.ids += prompt + answer.ids
             row.turn += [k] * (len(prompt) + len(answer.ids))
-            marks = [False] * len(prompt) + [turn.trained] * len(answer.ids)
-            row.trained = np.append(row.trained, marks).astype(bool)
+            row.learnt += [False] * len(prompt) + [turn.trained] * len(answer.ids)
             row.sampler += [0.0] * len(prompt) + answer.logprobs
             row.place += [-1] * len(prompt) + [*range(len(answer.ids))]
     return rows
 
 
 def read(moment: Moment, row: Row) -> dict[str, torch.Tensor]:
-    """Of each token [T], with gradient: its log-probability, and entropy and value before it."""
+    """Of each token [T], with gradient: its log-probability, and entropy and value before it.
+
+    allowed: log-probability that a draw without the grammar is one of its choices.
+    """
     ids = torch.tensor([row.ids])
     out = moment.model(input_ids=ids, output_hidden_states=True)
     every = (out.logits[0, :-1].double() / TEMPERATURE).log_softmax(-1)
-    found = {
-        "now": every.gather(-1, ids[0, 1:, None])[:, 0],
-        "entropy": -(every.exp() * every).sum(-1),
-    }
+    now = every.gather(-1, ids[0, 1:, None])[:, 0]
+    entropy, allowed = -(every.exp() * every).sum(-1), torch.zeros(len(now), dtype=torch.float64)
+    for t, some in row.choices.items():
+        open_to = every[t - 1, some]
+        allowed = put(allowed, t - 1, open_to.logsumexp(0))
+        shares = open_to.log_softmax(0)
+        now = put(now, t - 1, shares[some.index(row.ids[t])])
+        entropy = put(entropy, t - 1, -(shares.exp() * shares).sum())
+    for t, counts in row.targets.items():
+        shares = torch.tensor([*counts.values()]).double()
+        now = put(now, t - 1, every[t - 1, [*counts]] @ shares / max(float(shares.sum()), 1.0))
+    found = {"now": now, "entropy": entropy, "allowed": allowed}
     if moment.head is not None:
         found["values"] = (out.hidden_states[-1][0, :-1] @ moment.head[0] + moment.head[1]).double()
     return {name: torch.cat([torch.zeros(1), values]) for name, values in found.items()}
+
+
+def put(values: Tensor, place: int, value: Tensor) -> Tensor:
+    return values.index_put((torch.tensor(place),), value)
 
 
 @torch.no_grad()
@@ -67,74 +99,188 @@ def read_all(moment: Moment, rows: list[Row], name: str) -> list[np.ndarray]:
     return [read(moment, row)[name].numpy() for row in rows]
 
 
+# -- what a grammar leaves to draw, and what a lesson gives to learn: by trying every word ---------
+
+
+def marks(guess: str, secret: str) -> str:
+    """g, y or x for each letter, the slow way."""
+    found = ["g" if a == b else "x" for a, b in zip(guess, secret, strict=True)]
+    left = Counter(b for a, b in zip(guess, secret, strict=True) if a != b)
+    for place, letter in enumerate(guess):
+        if found[place] == "x" and left[letter]:
+            found[place], left[letter] = "y", left[letter] - 1
+    return "".join(found)
+
+
+def fitting(words: tuple[str, ...], state: State, secret: str) -> list[str]:
+    """The words that all guesses so far leave, or all of them if none is left."""
+    seen = [clue.guess for clue in state.clues]
+    left = [word for word in words if all(marks(g, word) == marks(g, secret) for g in seen)]
+    return left or [*words]
+
+
+def next_tokens(answers: list[list[int]], begin: list[int]) -> Counter[int]:
+    """The token after this beginning, of the answers that have it."""
+    n = len(begin)
+    return Counter(ids[n] for ids in answers if ids[:n] == begin and len(ids) > n)
+
+
+def constrain(row: Row, rollout: Rollout, grammar: str, encode: Callable[[str], list[int]]) -> None:
+    """Say what each token of a model's answer was drawn from."""
+    for t, place in enumerate(row.place):
+        if place >= 0:
+            state, allowed = rollout.game.turns[row.turn[t]].state, WORDS.allowed
+            clues = grammar == "clues"
+            words = fitting(allowed, state, rollout.game.secret) if clues else allowed
+            after = next_tokens([encode(word) for word in words], row.ids[t - place : t])
+            row.choices[t] = sorted(after)
+
+
+def teach(row: Row, rollout: Rollout, own: bool, encode: Callable[[str], list[int]]) -> None:
+    """Say what each token of an answer is taught: what fits, or else any answer, any word."""
+    for t, place in enumerate(row.place):
+        if row.learnt[t]:
+            state = rollout.game.turns[row.turn[t]].state
+            fits = fitting(WORDS.answers, state, rollout.game.secret)
+            pools = (fits, WORDS.answers, WORDS.allowed)
+            begin = row.ids[t - place : t]
+            found = [next_tokens([encode(word) for word in pool], begin) for pool in pools]
+            row.targets[t] = next((some for some in found if some), Counter())
+            row.astray |= {t} if own and not found[0] else set()
+
+
 class Oracle:
     """Advantages of a step, and what each update is fed and its loss, from its games alone."""
 
     def __init__(self, played: Played) -> None:
         self.algorithm, self.name = played.algorithm, type(played.algorithm).__name__.lower()
-        by_turn = played.fields.get("credit", "game") == "turn"
-        discount = played.fields["discount"] if by_turn else 1.0
-        self.unpaid = played.unpaid
+        self.by_turn = played.fields.get("credit", "game") == "turn"
+        self.discount = played.fields["discount"] if self.by_turn else 1.0
+        self.played, self.unpaid = played, played.unpaid
         self.rollouts = played.result.rollouts
         self.groups = np.array([r.group for r in self.rollouts])
         self.rows = rows_of(self.rollouts)
-        start = played.moments[0]
+        self._say_what_could_be_drawn()
+        start, player = played.moments[0], played.player
         self.old = read_all(start, self.rows, "now")
         self.ref = read_all(played.reference, self.rows, "now")
+        self.as_played = read_all(player, self.rows, "now")
         self.values = None if start.head is None else read_all(start, self.rows, "values")
         self.met: set[str] = set()  # cases of the losses
-        self.clipped: list[Tensor] = []  # of the last loss: which tokens lost their gradient
-        rewards = [self._rewards(i) for i in range(len(self.rollouts))]
+        self.seen: dict[str, list[Tensor]] = {}  # metrics of the last loss, of each token
+        parts = [self._parts(i) for i in range(len(self.rollouts))]
+        returns = [self._returns(sum(of.values())) for of in parts]
         outcomes = StepOutcomes(
             groups=self.groups,
-            returns=[_returns(of_turns, by_turn, discount) for of_turns in rewards],
+            returns=returns,
             won=np.array([rollout.game.won for rollout in self.rollouts]),
             complete=[
                 np.array([turn.reason != "truncated" for turn in rollout.game.turns])
                 for rollout in self.rollouts
             ],
-            values=None if self.values is None else self._before_answers(rewards),
-            by_turn=by_turn,
-            discount=discount,
+            values=None if start.head is None else self._before_answers(player, returns),
+            by_turn=self.by_turn,
+            discount=self.discount,
+            parts=[{name: self._returns(own) for name, own in of.items()} for of in parts],
         )
         self.found = self.algorithm.advantages(outcomes)
         self.letters = played.letters
+        self.held_back = self._held_back()
 
-    def _rewards(self, i: int) -> np.ndarray:
-        """[K] the reward of each turn, with penalties."""
-        rollout, found = self.rollouts[i], []
-        for k, (turn, tokens) in enumerate(
-            zip(rollout.game.turns, turns_of(rollout.talks), strict=True)
-        ):
-            value, length = reward(turn), len(tokens.ids)
-            value *= rollout.game.secret not in self.unpaid
-            if getattr(self.algorithm, "kl", "") == "reward":
-                for row, old, ref in zip(self.rows, self.old, self.ref, strict=True):
-                    mine = row.trained & (np.array(row.turn) == k) & (row.rollout == i)
-                    value -= self.algorithm.beta * (old - ref)[mine].sum()
-            if self.name == "dapo" and self.algorithm.overlong == "punish":
-                buffer = 0.2 * MAX_TOKENS
-                value -= min(max((length - (MAX_TOKENS - buffer)) / buffer, 0.0), 1.0)
-            found.append(value)
-        return np.array(found)
+    def _say_what_could_be_drawn(self) -> None:
+        """Choices of a grammar, targets of a lesson, and which answers are learnt."""
+        grammar, lesson = self.played.fields.get("grammar"), self.played.fields.get("teacher")
+        for row in self.rows:
+            rollout = self.rollouts[row.rollout]
+            share = lesson.own_share if lesson and lesson.on_policy else float(not lesson)
+            own = int((rollout.group + 1) * share) > int(rollout.group * share)
+            if own:
+                row.learnt = [place >= 0 for place in row.place]
+            if lesson and lesson.distribution:
+                teach(row, rollout, own, self.played.encode)
+            elif grammar and not lesson:
+                constrain(row, rollout, grammar, self.played.encode)
 
-    def _before_answers(self, rewards: list[np.ndarray]) -> list[np.ndarray]:
-        """What the head says before the first token of each answer."""
-        assert self.values is not None
-        found = [np.zeros(len(of_turns)) for of_turns in rewards]
-        for row, values in zip(self.rows, self.values, strict=True):
-            for t, place in enumerate(row.place):
-                if place == 0:
-                    found[row.rollout][row.turn[t]] = values[t]
+    def _parts(self, i: int) -> dict[str, np.ndarray]:
+        """[K] by name: what each part of the reward pays at each turn, penalties included."""
+        rollout = self.rollouts[i]
+        turns, found = [*zip(rollout.game.turns, turns_of(rollout.talks), strict=True)], {}
+        paid = rollout.game.secret not in self.unpaid
+        for name, part in parts_of().items():
+            found[name] = np.array([float(part(turn)) * paid for turn, _ in turns])
+        if getattr(self.algorithm, "kl", "") == "reward":
+            charge = np.zeros(len(turns))
+            for row, old, ref in zip(self.rows, self.as_played, self.ref, strict=True):
+                if row.rollout == i:
+                    np.add.at(charge, np.array(row.turn), ((ref - old) * row.drawn))
+            found["kl"] = self.algorithm.beta * charge
+        if self.name == "dapo" and self.algorithm.overlong == "punish":
+            lengths, buffer = np.array([len(tokens.ids) for _, tokens in turns]), 0.2 * MAX_TOKENS
+            found["overlong"] = -((lengths - (MAX_TOKENS - buffer)) / buffer).clip(0.0, 1.0)
         return found
+
+    def _returns(self, rewards: np.ndarray) -> np.ndarray:
+        """[K] reward from each turn on, or of the whole game."""
+        turns = range(len(rewards))
+        if not self.by_turn:
+            return np.array([rewards.sum() for _ in turns])
+        d = self.discount
+        return np.array([sum(d ** (n - k) * rewards[n] for n in turns[k:]) for k in turns])
+
+    def _before_answers(self, player: Moment, returns: list[np.ndarray]) -> list[np.ndarray]:
+        """What the head says before the first drawn token of each answer.
+
+        An answer without one is worth what its turn earns and the value of the next turn.
+        """
+        found = [np.full(len(of_turns) + 1, np.nan) for of_turns in returns]
+        for row, values in zip(self.rows, read_all(player, self.rows, "values"), strict=True):
+            for t in np.flatnonzero(row.drawn)[::-1]:
+                found[row.rollout][row.turn[t]] = values[t]
+        for values, to_go in zip(found, returns, strict=True):
+            values[-1] = 0.0
+            for k in np.flatnonzero(np.isnan(values))[::-1]:
+                later = to_go[k + 1] if k + 1 < len(to_go) else 0.0
+                values[k] = to_go[k] - self.discount * later + self.discount * values[k + 1]
+                self.met.add("a forced answer")
+        return [values[:-1] for values in found]
+
+    def _held_back(self) -> list[np.ndarray]:
+        """[T] of each row: which tokens get no gradient from advantages, by clip_cov."""
+        none = [np.zeros(len(row.ids), bool) for row in self.rows]
+        if self.name != "clipcov":
+            return none
+        places = [(n, t) for n, row in enumerate(self.rows) for t in np.flatnonzero(row.drawn)]
+        gains = np.array([self._advantage(self.rows[n])[t] for n, t in places])
+        logs = np.array([self.rows[n].sampler[t] for n, t in places])
+        products = np.array(
+            [(p - logs.mean()) * (a - gains.mean()) for p, a in zip(logs, gains, strict=True)]
+        )
+        low, high = self.algorithm.cov_low, self.algorithm.cov_high
+        costly = [m for m, product in enumerate(products) if low <= product <= high]
+        count = min(max(int(self.algorithm.share * len(places)), 1), len(costly))
+        draw = generator(Purpose.HELD_BACK, seed=SEED, step=0)
+        for m in draw.choice(costly, count, replace=False):
+            none[places[m][0]][places[m][1]] = True
+        self.met |= {"some of them"} if 0 < count < len(costly) else set()
+        return none
 
     def advantage(self, row: Row) -> np.ndarray:
         """[T]"""
-        found = np.where(row.trained, self.found.per_turn[row.rollout][np.array(row.turn)], 0.0)
+        found = self._advantage(row)
+        held = next(a for a, b in zip(self.held_back, self.rows, strict=True) if b is row)
+        return np.where(held, 0.0, found)
+
+    def _advantage(self, row: Row) -> np.ndarray:
+        """[T] before any token is held back."""
+        found = np.where(row.drawn, self.found.per_turn[row.rollout][np.array(row.turn)], 0.0)
         if self.letters:
-            for t in np.flatnonzero(row.trained):
+            for t in np.flatnonzero(row.drawn):
                 found[t] += (of_letter := self.letters[row.rollout][row.turn[t]][row.place[t]])
                 self.met |= {"a letter counts"} if of_letter else set()
+        if row.targets:
+            self.met |= {"astray"} if row.astray else set()
+            for t in np.flatnonzero(row.drawn):
+                found[t] *= bool(row.targets[t]) * (0.1 if t in row.astray else 1.0)
         return found
 
     @property
@@ -142,7 +288,7 @@ class Oracle:
         """[R] whether any token of a rollout has an advantage."""
         found = np.zeros(len(self.rollouts), bool)
         for row in self.rows:
-            found[row.rollout] |= bool(self.advantage(row).any())
+            found[row.rollout] |= bool(self._advantage(row).any())
         return found
 
     @property
@@ -151,33 +297,50 @@ class Oracle:
         algorithm = self.algorithm
         if self.name in ("dpo", "expertiteration"):
             return True
-        if self.name in ("sft", "ppo"):
+        if self.name in ("sft", "distill", "ppo", "opd", "adaptiveentropy"):
             return False
-        return not algorithm.entropy and (not algorithm.beta or algorithm.kl == "reward")
+        for_all = algorithm.entropy or algorithm.semantic
+        return not for_all and (not algorithm.beta or algorithm.kl == "reward")
 
     def weights(self, members: np.ndarray) -> np.ndarray:
-        """[R] of each token of the rollouts of one update."""
-        tokens, out = np.zeros(len(self.rollouts), int), np.zeros(len(self.rollouts))
+        """[R] of each drawn token of the rollouts of one update."""
+        tokens, weights = np.zeros(len(self.rollouts), int), np.zeros(len(self.rollouts))
         for row in self.rows:
-            tokens[row.rollout] += row.trained.sum()
-        units = self.units[members]
-        out[members] = self.algorithm.weights(tokens[members], self.teaches[members], units)
-        return out
+            tokens[row.rollout] += row.drawn.sum()
+        used, units = self.teaches & np.isin(np.arange(len(tokens)), members), self.units
+        for i in members:
+            if self.name in TOKEN_MEAN:
+                weights[i] = 1 / tokens[members].sum()
+            elif self.name in SEQUENCE_MEAN:
+                weights[i] = 1 / len(members) / max(tokens[i], 1)
+            elif self.name == "drgrpo":
+                weights[i] = 1 / len(members) / self.algorithm.budget
+            elif self.name == "expertiteration":
+                weights[i] = used[i] / max(tokens[used].sum(), 1)
+            elif self.name == "dpo":
+                pairs, own = len(set(units[used])), tokens[units == units[i]].sum()
+                weights[i] = used[i] / max(pairs, 1) / own
+            else:  # rloo, max_rl: a sum over tokens
+                weights[i] = 1 / len(members)
+        return weights
 
     @property
     def units(self) -> np.ndarray:
         return np.arange(len(self.rollouts)) if self.found.units is None else self.found.units
 
     def updates(self) -> Iterator[list[tuple[Row, dict[str, np.ndarray]]]]:
-        """The rows of each update, and what it is fed: fields of the Batch at trained tokens."""
+        """The rows of each update, and what it is fed: fields of the Batch at drawn tokens."""
+        forced_too = getattr(self.algorithm, "semantic", 0.0) > 0
+        scored = [any(row.learnt) if forced_too else row.drawn.any() for row in self.rows]
+        some = {row.rollout for row in self.rows if row.drawn.any()}
         for epoch in range(self.algorithm.epochs):
             for members in minibatches(
                 self.groups, self.algorithm.minibatches, seed=SEED, step=0, epoch=epoch
             ):
                 weights = self.weights(members)
-                kept = members[self.teaches[members]] if self.leaves_out else members
-                rows = [n for n, row in enumerate(self.rows) if row.rollout in kept]
-                if rows := [n for n in rows if self.rows[n].trained.any()]:
+                kept = {*members[self.teaches[members]]} if self.leaves_out else {*members}
+                rows = [n for n, row in enumerate(self.rows) if row.rollout in kept & some]
+                if rows := [n for n in rows if scored[n]]:
                     yield [(self.rows[n], self._fields(n, weights)) for n in rows]
 
     def _fields(self, n: int, weights: np.ndarray) -> dict[str, np.ndarray]:
@@ -187,7 +350,8 @@ class Oracle:
             "weights": [weights[row.rollout]] * len(row.ids),
         }  # fmt: skip
         algorithm = self.algorithm
-        if algorithm.epochs * algorithm.minibatches > 1 or algorithm.scores_rollouts:
+        scored = algorithm.scores_rollouts and not self.played.lagged
+        if algorithm.epochs * algorithm.minibatches > 1 or scored:
             found["old_logprobs"] = self.old[n]
         if algorithm.needs_reference:
             found["ref_logprobs"] = self.ref[n]
@@ -195,26 +359,31 @@ class Oracle:
             assert self.found.targets is not None
             found["old_values"] = self.values[n]
             found["targets"] = self.found.targets[row.rollout][np.array(row.turn)]
-        return {name: np.asarray(values)[row.trained] for name, values in found.items()}
+        return {name: np.asarray(values)[row.drawn] for name, values in found.items()}
 
     def loss(self, moment: Moment, rows: list[tuple[Row, dict[str, np.ndarray]]]) -> torch.Tensor:
         """The loss of one update, with the gradient by the weights before it."""
-        tokens, self.clipped = [], []
+        tokens, self.seen, parts = [], {}, []
+        algorithm = self.algorithm
+        semantic = getattr(algorithm, "semantic", 0.0)
         for row, given in rows:
-            now = {name: values[row.trained] for name, values in read(moment, row).items()}
+            told = read(moment, row)
+            now = {name: values[row.drawn] for name, values in told.items()}
             fed = {name: torch.from_numpy(values.astype(float)) for name, values in given.items()}
             fed.setdefault("old_logprobs", now["now"].detach())
             tokens.append(Tokens(rollout=row.rollout, **fed, **now))
-        algorithm = self.algorithm
+            self.note("surprise", -now["now"])
+            if semantic:
+                weight = self.weights(self._members(rows))[row.rollout]
+                told = -told["allowed"][np.array(row.learnt)]  # of forced tokens, too
+                self.note("semantic", told)
+                parts.append(semantic * weight * told.sum())
         if self.name == "dpo":
             return pairs_loss(algorithm.beta, tokens, self.units)
-        if self.name in ("expertiteration", "sft"):
+        if self.name in IMITATE:
             return -torch.stack([(t.weights * t.advantages * t.now).sum() for t in tokens]).sum()
-        parts = []
         for _, mine in groupby(tokens, lambda one: one.rollout):
-            parts += policy_gradient_loss(
-                algorithm, [*mine], self.name == "gspo", self.met, self.clipped
-            )
+            parts += policy_gradient_loss(self, [*mine])
         if self.values is not None:
             scale = float(np.concatenate(self.found.targets).std())
             parts += [
@@ -223,13 +392,24 @@ class Oracle:
             ]
         return torch.stack(parts).sum()
 
+    def note(self, name: str, values: Tensor) -> None:
+        self.seen.setdefault(name, []).append(values.detach())
 
-def _returns(rewards: np.ndarray, by_turn: bool, discount: float) -> np.ndarray:
-    """[K] reward from each turn on, or of the whole game."""
-    turns = range(len(rewards))
-    if not by_turn:
-        return np.array([rewards.sum() for _ in turns])
-    return np.array([sum(discount ** (n - k) * rewards[n] for n in turns[k:]) for k in turns])
+    def means(self) -> dict[str, float]:
+        """The metrics of the last loss: sums over the tokens that have them, by drawn token."""
+        drawn = sum(len(values) for values in self.seen["surprise"])
+        return {name: float(torch.cat(all_).sum()) / drawn for name, all_ in self.seen.items()}
+
+    def _members(self, rows: list[tuple[Row, dict[str, np.ndarray]]]) -> np.ndarray:
+        """The rollouts of the groups that an update has rows of."""
+        return np.flatnonzero(np.isin(self.groups, [self.groups[row.rollout] for row, _ in rows]))
+
+    def entropy_weight(self) -> float:
+        """What the entropy bonus weighs in this step."""
+        if self.name != "adaptiveentropy":
+            return self.algorithm.entropy
+        drawn = np.concatenate([np.array(row.sampler)[row.drawn] for row in self.rows])
+        return self.algorithm.entropy * max(0.0, 1 + drawn.mean() / self.algorithm.target)
 
 
 # -- losses as the papers write them: by cases, in float64, row by row ---------------------------
@@ -238,10 +418,11 @@ def _returns(rewards: np.ndarray, by_turn: bool, discount: float) -> np.ndarray:
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens:
-    """The trained tokens [T] of one row. Its first three have a gradient."""
+    """The drawn tokens [T] of one row. Its first four have a gradient."""
 
     now: Tensor  # log-probability
     entropy: Tensor
+    allowed: Tensor
     values: Tensor | None = None
     rollout: int
     ids: Tensor
@@ -254,34 +435,53 @@ class Tokens:
     targets: Tensor | None = None
 
 
-def policy_gradient_loss(
-    algorithm: Any, rows: list[Tokens], one_ratio: bool, met: set[str], clipped: list[Tensor]
-) -> list[Tensor]:
-    """Of the rows of one rollout. one_ratio: for the whole rollout (GSPO-token, eq. 13 and 14)."""
+def policy_gradient_loss(oracle: Oracle, rows: list[Tokens]) -> list[Tensor]:
+    """Of the rows of one rollout. GSPO-token (eq. 13 and 14) has one ratio for the rollout."""
+    algorithm, met, name = oracle.algorithm, oracle.met, oracle.name
     moved = torch.cat([t.now - t.old_logprobs for t in rows])
     of_rollout = moved.mean().detach().exp()
-    met |= {"several sequences"} if one_ratio and len(rows) > 1 else set()
+    met |= {"several sequences"} if name == "gspo" and len(rows) > 1 else set()
     found = []
     for t in rows:
+        gain = t.advantages
+        if name == "opd":
+            gain = t.ref_logprobs - t.old_logprobs + algorithm.reward_weight * gain
+        if algorithm.entropy:
+            oracle.note("entropy", t.entropy)
         drift = (t.now - t.now.detach()).exp()  # 1, with the slope of a ratio
-        ratio = of_rollout * drift if one_ratio else (t.now - t.old_logprobs).exp()
-        above = (t.advantages > 0) & (ratio > 1 + algorithm.clip_high)
-        below = (t.advantages < 0) & (ratio < 1 - algorithm.clip_low)
-        met |= {name for name, where in (("above", above), ("below", below)) if where.any()}
-        clipped.append((above | below).double())
-        ratio = torch.where(above, 1 + algorithm.clip_high, ratio)
-        loss = -torch.where(below, 1 - algorithm.clip_low, ratio) * t.advantages
+        ratio = of_rollout * drift if name == "gspo" else (t.now - t.old_logprobs).exp()
+        loss = cispo_loss(oracle, t) if name == "cispo" else clip_loss(oracle, ratio, gain)
         if algorithm.cap is not None:
             importance = (t.old_logprobs - t.sampler_logprobs).exp()
             capped = importance > algorithm.cap
             met |= {"importance capped"} if capped.any() else set()
             met |= {"importance below 1"} if (importance < 1).any() else set()
             loss = loss * torch.where(capped, algorithm.cap, importance)
+            oracle.note("importance", torch.where(capped, algorithm.cap, importance))
         if algorithm.beta and algorithm.kl == "loss":
             ratio_of_reference = (t.ref_logprobs - t.now).exp()
-            loss = loss + algorithm.beta * (ratio_of_reference - 1 - ratio_of_reference.log())
-        found.append((t.weights * (loss - algorithm.entropy * t.entropy)).sum())
+            divergence = ratio_of_reference - 1 - ratio_of_reference.log()
+            oracle.note("kl", divergence)
+            loss = loss + algorithm.beta * divergence
+        found.append((t.weights * (loss - oracle.entropy_weight() * t.entropy)).sum())
     return found
+
+
+def clip_loss(oracle: Oracle, ratio: Tensor, gain: Tensor) -> Tensor:
+    """PPO's: where the ratio has gone too far in the direction of the advantage, no gradient."""
+    most, least = 1 + oracle.algorithm.clip_high, 1 - oracle.algorithm.clip_low
+    above, below = (gain > 0) & (ratio > most), (gain < 0) & (ratio < least)
+    oracle.met |= {name for name, where in (("above", above), ("below", below)) if where.any()}
+    oracle.note("clipped", (above | below).double())
+    return -torch.where(below, least, torch.where(above, most, ratio)) * gain
+
+
+def cispo_loss(oracle: Oracle, t: Tokens) -> Tensor:
+    """MiniMax-M1's (eq. 4): too large a ratio is another weight, and every token has a gradient."""
+    ratio, most = (t.now - t.old_logprobs).exp().detach(), 1 + oracle.algorithm.clip_high
+    oracle.met |= {"above"} if (ratio > most).any() else set()
+    oracle.note("clipped", (ratio > most).double())
+    return -torch.where(ratio > most, most, ratio) * t.advantages * t.now
 
 
 def value_loss(clip: float, scale: float, t: Tokens, met: set[str]) -> Tensor:

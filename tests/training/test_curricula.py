@@ -56,6 +56,18 @@ def games(won: dict[str, float], *, readable: float = 1.0, count: int = 4) -> li
     return groups
 
 
+def test_a_curriculum_sees_the_groups_that_are_trained_and_not_those_they_replaced(
+    tmp_path, root, monkeypatch
+):
+    seen = []
+    monkeypatch.setattr(Curriculum, "observe", lambda self, groups: seen.append(len(groups)))
+    given = [*settings(tmp_path, "dapo"), "trainer.steps=2", "trainer.report=false"]
+    given += ["rules.max_turns=1", "reward.components.brevity.free=6"]  # often equal
+    _, folder = run(root, *given)
+    assert sum(step["groups/resampled"] for step in metrics_of(folder)[1:]) > 0
+    assert seen == [4, 4]
+
+
 ANY = dict.fromkeys(["crane", "slate", "moist", "lucky", "bamel"], 0.0)
 
 

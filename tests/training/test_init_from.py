@@ -91,6 +91,19 @@ def test_what_is_not_typed_stays_as_it_was_in_the_run(typed, anew, small):
         assert found[key] == plain[key], key
 
 
+def test_what_a_run_was_given_stays_unless_what_is_typed_takes_its_place(copy):
+    saved = read_config(copy)
+    saved["trainer"]["epochs"], saved["optim"]["lr"] = 2.0, 0.125
+    saved["data"] = {**(saved["data"] or {}), "path": "games.jsonl"}
+    (copy / "config.yaml").write_text(json.dumps(saved))
+    plain, _ = begun(copy)
+    assert (plain.trainer.epochs, plain.optim.lr, plain.data.path) == (2.0, 0.125, "games.jsonl")
+    longer, _ = begun(copy, "trainer.steps=7")
+    assert (longer.trainer.epochs, longer.trainer.steps) == (None, 7)
+    other, _ = begun(copy, "algorithm=grpo")
+    assert other.data.path is None and other.optim.lr == 0.125
+
+
 def test_a_recipe_that_is_typed_beside_a_run_brings_all_that_it_says(small):
     config, _ = begun(small, "experiment=reinforce", "rollout.form=conversation")
     options, values = read_option(ROOT / "conf/experiment/reinforce.yaml")

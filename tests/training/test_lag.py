@@ -25,7 +25,34 @@ from wordle_rl.rollouts.settings import Step
 from wordle_rl.training import loop
 from wordle_rl.training.step import learn_step, sample_step
 
-pytestmark = pytest.mark.slow
+
+@pytest.mark.usefixtures("quiet")
+def test_two_behind_a_run_plays_its_own_steps_and_no_others(tmp_path, root, monkeypatch):
+    happened = []
+
+    def noted(work: Callable[..., Any], what: str, step: Step, *sample: Any) -> Any:
+        happened.append(f"{what} {step.number}")
+        return work(step, *sample)
+
+    for what, name in ("play", "sample_step"), ("learn", "learn_step"):
+        monkeypatch.setattr(loop, name, partial(noted, getattr(loop, name), what))
+    given = [*settings(tmp_path, "grpo with a reference"), "trainer.lag=2", "trainer.steps=4"]
+    _, folder = run(root, *given, "trainer.report=false")
+    assert happened == [
+        "play 0",
+        "play 1",
+        "play 2",
+        "learn 0",
+        "play 3",
+        "learn 1",
+        "learn 2",
+        "learn 3",
+    ]
+    steps = metrics_of(folder)[1:]
+    assert [m["staleness"] for m in steps] == [0, 1, 2, 2]
+    assert steps[0]["policy/importance"] == pytest.approx(1.0, abs=1e-5)
+    assert abs(steps[-1]["policy/importance"] - 1.0) > 1e-3
+    assert all(m["policy/ratio_gap"] < 1e-5 for m in steps)  # rows 3 and 15
 
 
 def meeting(meet: Barrier, alone: int, work: Callable[..., Any], step: Step, *sample: Any) -> Any:
@@ -35,6 +62,7 @@ def meeting(meet: Barrier, alone: int, work: Callable[..., Any], step: Step, *sa
     return work(step, *sample)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("how", ["backend=lightning", "backend=mlx", "rollout.engine=vllm"])
 def test_one_behind_a_run_plays_a_step_before_it_learns_the_last(how, tmp_path, root, monkeypatch):
@@ -74,6 +102,7 @@ def test_one_behind_a_run_plays_a_step_before_it_learns_the_last(how, tmp_path, 
     assert [m.get("staleness") for m in metrics_of(folder)] == [None, 0, 1, 1, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cap", [1e6, 2.0])
 def test_without_the_cap_an_earlier_policys_draws_have_the_mean_gradient_of_this_one(backend, cap):
     """Over all pairs of one-token answers, each judged against the mean of its pair."""

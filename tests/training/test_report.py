@@ -23,6 +23,22 @@ def test_both_reports_play_the_first_secrets_and_are_compared_on_them(tmp_path: 
     assert resume(folder, "trainer.report_limit=2")["games"] == 4
 
 
+def test_the_report_plays_the_held_out_secrets_or_with_protocol_all_every_answer():
+    split, whole = (
+        build_experiment(resolve(composed("experiment=none", f"words.protocol={protocol}")))
+        for protocol in ("split", "all")
+    )
+    assert split.test == split.splits.test and not {*split.test} & {*split.recipe.secrets}
+    assert whole.test == whole.words.answers and len(whole.test) == 2315
+
+
+def test_epochs_that_do_not_divide_end_with_a_step_that_is_not_whole():
+    given = ["experiment=none", "trainer.epochs=1.5", "rollout.groups=64", "num_generations=2"]
+    setup = build_experiment(resolve(composed(*given)))
+    assert len(setup.recipe.secrets) == 1800
+    assert setup.trainer.steps == 43  # 2,700 groups are 42 steps and 12 groups
+
+
 def test_validation_plays_the_first_secrets_in_hash_order_and_the_split_stays():
     given = [], ["trainer.validation_games=50"]
     whole, some = (build_experiment(resolve(composed(*one))) for one in given)

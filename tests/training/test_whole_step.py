@@ -1,4 +1,4 @@
-"""A whole training step of every algorithm, computed a second time from its games and rewards.
+"""A whole training step of every algorithm and option, computed anew from its games and rewards.
 
 What feeds each update is compared, its loss, and its gradient by the weights before it.
 """
@@ -10,18 +10,28 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.backends import BACKENDS
+from tests.helpers.configs import OPTIONS
 from tests.helpers.tiny import WORDS
 from tests.training.step_oracle import Oracle
 from tests.training.whole_step import play
+from wordle_rl.algorithms.adaptive_entropy import AdaptiveEntropy
+from wordle_rl.algorithms.cispo import Cispo
+from wordle_rl.algorithms.clip_cov import ClipCov
 from wordle_rl.algorithms.dapo import Dapo
+from wordle_rl.algorithms.distill import Distill
 from wordle_rl.algorithms.dpo import Dpo
 from wordle_rl.algorithms.dr_grpo import DrGrpo
 from wordle_rl.algorithms.expert_iteration import ExpertIteration
+from wordle_rl.algorithms.gdpo import Gdpo
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.gspo import Gspo
+from wordle_rl.algorithms.max_rl import MaxRl
+from wordle_rl.algorithms.opd import Opd
 from wordle_rl.algorithms.ppo import Ppo
 from wordle_rl.algorithms.rloo import Rloo
 from wordle_rl.algorithms.sft import Sft
+from wordle_rl.algorithms.turn_sums import TurnSums
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import Mistakes, RandomConsistent
@@ -34,6 +44,9 @@ KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 PLAYER = RandomConsistent(KNOWLEDGE)
 HISTORY = History(least=0, most=1, player=PLAYER, stand_in=PLAYER)
 LESSON = TeacherSettings(player=PLAYER, mistakes=Mistakes(KNOWLEDGE), slips=0.3)
+CHOICES = replace(LESSON, distribution=True)
+WORDS_ONLY = {"grammar": "words", "knowledge": KNOWLEDGE}
+CLUES = {"grammar": "clues", "knowledge": KNOWLEDGE}
 BY_TURN = {"credit": "turn", "discount": 0.5}
 # Each algorithm under both credits. Together they have every setting that reaches a step.
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -63,7 +76,71 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "expert_iteration by turn": (ExpertIteration(minibatches=2), BY_TURN),
     "sft by game": (Sft(), {"teacher": replace(LESSON, slips=0.0)}),
     "sft by turn": (Sft(minibatches=2), {**BY_TURN, "teacher": LESSON}),
+    "gdpo by game": (Gdpo(), {}),
+    "gdpo by turn, entropy": (Gdpo(epochs=2, entropy=0.1), BY_TURN),
+    "max_rl by game": (MaxRl(minibatches=2), {}),
+    "max_rl by turn, lag, kl in the reward": (
+        MaxRl(beta=0.2, importance_cap=1.5, epochs=2), {**BY_TURN, "lag": True},
+    ),
+    "turn_sums by turn": (TurnSums(beta=0.0), {"credit": "turn", "discount": 1.0}),
+    "cispo by game": (Cispo(epochs=3, clip_high=0.05), {}),
+    "cispo by turn, importance, lag": (
+        Cispo(minibatches=2, clip_high=0.1, importance_cap=1.5), {**BY_TURN, "lag": True},
+    ),
+    "clip_cov by game": (ClipCov(epochs=2, cov_low=0.1, share=0.05), {}),
+    "clip_cov by turn and letter": (
+        ClipCov(minibatches=2, cov_low=0.1, share=0.05),
+        {**BY_TURN, "letter_weight": 0.5, "knowledge": KNOWLEDGE},
+    ),
+    "adaptive_entropy by game": (AdaptiveEntropy(entropy=0.5, target=9.0, beta=0.0), {}),
+    "adaptive_entropy by turn, above its target": (
+        AdaptiveEntropy(entropy=0.5, target=0.1, epochs=2), BY_TURN,
+    ),
+    "opd by game": (Opd(reference="other"), {"other": True}),
+    "opd by turn, rewards, lag": (
+        Opd(reference="other", reward_weight=0.7, beta=0.1, importance_cap=1.5, epochs=2),
+        {**BY_TURN, "other": True, "lag": True},
+    ),
+    "dpo by game, another model": (Dpo(reference="other"), {"other": True}),
+    "grpo by turn, lag": (
+        Grpo(beta=0.2, importance_cap=1.2, epochs=2), {**BY_TURN, "lag": True},
+    ),
+    "ppo by turn, lag": (
+        Ppo(epochs=2, minibatches=1, beta=0.1, kl="reward", importance_cap=1.2),
+        {**BY_TURN, "lag": True},
+    ),
+    "grpo by turn, semantic, clues": (
+        Grpo(beta=0.2, semantic=0.4, entropy=0.1, epochs=2), {**BY_TURN, **CLUES},
+    ),
+    "gspo by game, semantic, words": (
+        Gspo(semantic=0.3, clip_high=0.1, clip_low=0.1, epochs=2),
+        {**WORDS_ONLY, "form": "fresh"},
+    ),
+    "ppo by turn, semantic, clues": (
+        Ppo(epochs=1, minibatches=2, semantic=0.3, beta=0.1, kl="reward"), {**BY_TURN, **CLUES},
+    ),
+    "dr_grpo by turn and letter, clues": (
+        DrGrpo(budget=24), {**BY_TURN, **CLUES, "letter_weight": 0.5},
+    ),
+    "distill by game": (Distill(), {"teacher": CHOICES}),
+    "distill by game, half the games its own": (
+        Distill(on_policy=0.5),
+        {**WORDS_ONLY, "teacher": replace(CHOICES, on_policy=WORDS.allowed, own_share=0.5)},
+    ),
 }  # fmt: skip
+# Those of which each reads something else of a backend than log-probabilities.
+ON_MLX = (
+    "dpo by turn",
+    "gspo by turn",
+    "opd by turn, rewards, lag",
+    "cispo by game",
+    "clip_cov by game",
+    "adaptive_entropy by game",
+    "ppo by turn, lag",
+    "ppo by turn, semantic, clues",
+    "grpo by turn, semantic, clues",
+    "distill by game, half the games its own",
+)
 
 # Cases of a loss that some test must meet.
 NEEDED = {
@@ -71,12 +148,28 @@ NEEDED = {
     "gspo by game": {"several sequences", "above", "below"},
     "rloo by game, importance": {"importance below 1", "importance capped"},
     "ppo by game": {"value held"},
+    "cispo by game": {"above"},
+    "clip_cov by game": {"some of them"},
+    "clip_cov by turn and letter": {"some of them", "a letter counts"},
+    "ppo by turn, lag": {"importance below 1", "importance capped"},
+    "ppo by turn, semantic, clues": {"a forced answer"},
+    "distill by game, half the games its own": {"astray"},
 }
+# Algorithms whose every rollout teaches something.
+ALL_TEACH = ("ppo", "sft", "distill")
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_step_does_what_its_games_and_rewards_ask_for(case: str) -> None:  # rows 14 and 15
-    played = play(*CASES[case])
+def test_every_algorithm_of_conf_is_here() -> None:
+    missing = {*OPTIONS["algorithm"]} - {case.split()[0] for case in CASES}
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    ("name", "case"), [*(("torch", case) for case in CASES), *(("mlx", case) for case in ON_MLX)]
+)
+def test_a_step_does_what_its_games_and_rewards_ask_for(name: str, case: str) -> None:
+    # rows 14 and 15
+    played = play(BACKENDS[name](), *CASES[case])
     oracle, result = Oracle(played), played.result
     for ours, theirs in zip(oracle.found.per_turn, result.advantages, strict=True):
         np.testing.assert_allclose(theirs, ours, atol=1e-4)
@@ -85,39 +178,58 @@ def test_a_step_does_what_its_games_and_rewards_ask_for(case: str) -> None:  # r
     for rows, batch in zip(asked, played.batches, strict=True):
         assert len(rows) == len(batch.ids)
         for i, (_, fed) in enumerate(rows):
-            for name, expected in fed.items():
-                found = getattr(batch, name)[i, batch.trained[i]]
-                np.testing.assert_allclose(found, expected, atol=1e-4, err_msg=name)
+            for key, expected in fed.items():
+                found = getattr(batch, key)[i, batch.drawn[i]]
+                np.testing.assert_allclose(found, expected, atol=1e-4, err_msg=key)
     for n, rows in enumerate(asked):
         loss = oracle.loss(played.moments[n], rows)
         assert played.metrics[n]["loss"] == pytest.approx(loss.item(), rel=1e-4, abs=1e-5)
         assert_same_gradient(played.gradients[n], loss, played.moments[n].weights)
-        if oracle.clipped:
-            share = torch.cat(oracle.clipped).mean().item()
-            assert played.metrics[n]["policy/clipped"] == pytest.approx(share)
+        for key, expected in oracle.means().items():
+            assert played.metrics[n][f"policy/{key}"] == pytest.approx(expected, 1e-5, 1e-5), key
     assert oracle.met >= NEEDED.get(case, set())
     assert_groups_are_counted(oracle, result)
-    for name in {"policy/ratio_gap", "policy/largest_sampler_gap"} & {*result.metrics}:  # row 3
-        each = [m[name] for m in played.metrics]
-        assert result.metrics[name] == max(each)
+    for key in {"policy/ratio_gap", "policy/largest_sampler_gap"} & {*result.metrics}:  # row 3
+        each = [m[key] for m in played.metrics]
+        assert result.metrics[key] == max(each)
         assert len(each) == 1 or max(each) > min(each)
     logged = {n: m for n, m in result.metrics.items() if n.startswith("reward/")}
     spread, mean = logged.pop("reward/std"), logged.pop("reward/mean")
     assert sum(logged.values()) == pytest.approx(mean) and spread > 0  # row 20
-    charged = oracle.name == "ppo" or "kl in the reward" in case or "punished" in case
-    if not (charged or oracle.letters or oracle.name == "sft"):
+    charged = oracle.name in ALL_TEACH or "kl in the reward" in case or "punished" in case
+    if not (charged or oracle.letters):
         assert not oracle.teaches.all(), "some rollout must teach nothing"
     if case == "dapo by turn, filtered":
         assert result.metrics["groups/resampled"] > 0 < result.metrics["groups/skipped"]
 
 
+@pytest.mark.parametrize("kind", [Grpo, Gspo, Dapo, Opd, Ppo])
+def test_a_semantic_loss_of_hardly_any_weight_changes_nothing_else(kind: Any) -> None:
+    """Tokens that the grammar forced are scored for it, and count nowhere else."""
+    fields = {**BY_TURN, **CLUES, "form": "fresh", "letter_weight": 0.5}
+    once = {"beta": 0.1, "kl": "loss", "entropy": 0.1, "epochs": 1, "minibatches": 1}
+    without, slight = (
+        play(BACKENDS["torch"](), kind(semantic=semantic, **once), fields)
+        for semantic in (0.0, 1e-9)
+    )
+    for one, other in zip(without.gradients, slight.gradients, strict=True):
+        ours, theirs = (torch.cat([g[n].flatten() for n in one]) for g in (one, other))
+        assert (ours - theirs).norm() < 1e-6 * ours.norm()
+    assert {*slight.result.metrics} - {*without.result.metrics} == {"policy/semantic"}
+    for name, value in without.result.metrics.items():
+        assert slight.result.metrics[name] == pytest.approx(value, 1e-6, 1e-7), name
+
+
 def assert_same_gradient(
-    found: list[torch.Tensor], loss: torch.Tensor, weights: list[torch.Tensor]
+    found: dict[str, torch.Tensor], loss: torch.Tensor, weights: dict[str, torch.Tensor]
 ) -> None:
-    expected = torch.autograd.grad(loss, weights)
-    size = torch.cat([slope.flatten() for slope in expected]).norm()
-    gaps = torch.cat([(a - b).flatten() for a, b in zip(found, expected, strict=True)])
-    assert size > 1e-3 and gaps.norm() < 1e-4 * size
+    slopes = torch.autograd.grad(loss, [*weights.values()], allow_unused=True)
+    size = torch.cat([slope.flatten() for slope in slopes if slope is not None]).norm()
+    gaps = [
+        found.get(name, torch.zeros(1)).flatten() - (0.0 if slope is None else slope.flatten())
+        for name, slope in zip(weights, slopes, strict=True)
+    ]
+    assert size > 1e-3 and torch.cat(gaps).norm() < 1e-4 * size
 
 
 def assert_groups_are_counted(oracle: Oracle, result: StepResult) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import copy
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from tests.helpers.backends import Backend
 from tests.helpers.tiny import (
     WORDS,
+    Scores,
     plain_copy,
-    policy_of,
     qwen,
     qwen_like_tokenizer,
     recipe_of,
@@ -25,14 +26,24 @@ from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.rewards.scoring import GameReward, RewardSet
 from wordle_rl.training.advantages import letter_advantages
-from wordle_rl.training.step import StepResult, train_step
+from wordle_rl.training.step import StepResult, learn_step, sample_step
 
 TEMPERATURE, MAX_TOKENS, SEED = 0.8, 8, 5
+HEAD = "value_head."  # before the names of its weights
 SPOKEN = (*WORDS.allowed, "crank")  # which is in no list
 
 
-def reward(turn: PlayedTurn) -> float:
-    return 2.0 * turn.won + 0.1 * turn.tokens + 0.3 * turn.state.turn
+def win(turn: PlayedTurn) -> float:
+    return 2.0 * turn.won
+
+
+def rest(turn: PlayedTurn) -> float:
+    return 0.1 * turn.tokens + 0.3 * turn.state.turn
+
+
+def parts_of() -> dict[str, Callable[[PlayedTurn], float]]:
+    """The parts of the reward, of weight 1."""
+    return {"win": win, "rest": rest}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +72,8 @@ def off_the_mark(engine: Any) -> Any:
 
     def shifted(drawn: Completion) -> Completion:
         shifts = [0.1 * ((i + len(drawn.ids)) % 3 - 1) for i in range(len(drawn.ids))]
-        return replace(drawn, logprobs=np.add(drawn.logprobs, shifts).tolist())
+        moved = [p + (p != 0.0) * s for p, s in zip(drawn.logprobs, shifts, strict=True)]
+        return replace(drawn, logprobs=moved)  # nobody drew what a grammar forced
 
     engine.complete = lambda *arguments: [shifted(drawn) for drawn in complete(*arguments)]
     return engine
@@ -75,14 +87,77 @@ class Moment:
     head: tuple[torch.Tensor, torch.Tensor] | None = None  # of values
 
     @classmethod
-    def of(cls, policy: Any) -> Moment:
-        head = policy.lm.value_head
-        copies = head and tuple(copy.deepcopy(part) for part in head.parameters())
-        return cls(plain_copy(policy.model), copies)
+    def of(cls, model: Any, weights: dict[str, torch.Tensor]) -> Moment:
+        """model: any with the same shapes. weights: by name, a value head's too if there is one."""
+        plain, head = plain_copy(model), None
+        with torch.no_grad():
+            for name, parameter in plain.named_parameters():
+                parameter.copy_(weights[name])
+        if f"{HEAD}weight" in weights:
+            parts = (weights[f"{HEAD}{name}"].clone() for name in ("weight", "bias"))
+            head = tuple(part.requires_grad_() for part in parts)
+        return cls(plain, head)
 
     @property
-    def weights(self) -> list[torch.Tensor]:
-        return [*self.model.parameters(), *(self.head or ())]
+    def weights(self) -> dict[str, torch.Tensor]:
+        head = zip((f"{HEAD}weight", f"{HEAD}bias"), self.head or (), strict=False)
+        return {**dict(self.model.named_parameters()), **dict(head)}
+
+
+class TorchWeights:
+    """The weights and gradients of a policy by name."""
+
+    def __init__(self, policy: Any) -> None:
+        self.policy = policy
+
+    def _parameters(self) -> dict[str, torch.nn.Parameter]:
+        head = self.policy.lm.value_head
+        named = dict(head.named_parameters()) if head else {}
+        own = dict(self.policy.model.named_parameters())
+        return own | {f"{HEAD}{name}": weight for name, weight in named.items()}
+
+    def get(self) -> dict[str, torch.Tensor]:
+        return {name: weight.detach().clone() for name, weight in self._parameters().items()}
+
+    def put(self, weights: dict[str, torch.Tensor]) -> None:
+        with torch.no_grad():
+            for name, parameter in self._parameters().items():
+                parameter.copy_(weights[name])
+        self.policy.refresh_copy()
+
+    def keep_gradients(self, kept: list[dict[str, torch.Tensor]]) -> None:
+        """Add the gradients of each update to a list."""
+
+        def keep() -> None:
+            named = self._parameters().items()
+            kept.append({n: p.grad.clone() for n, p in named if p.grad is not None})
+
+        self.policy.apply_gradients.insert(0, keep)
+
+
+class MlxWeights:
+    """The same on MLX."""
+
+    def __init__(self, policy: Any) -> None:
+        self.policy = policy
+
+    def get(self) -> dict[str, torch.Tensor]:
+        return {name: torch.tensor(np.array(w)) for name, w in self.policy.weights.items()}
+
+    def put(self, weights: dict[str, torch.Tensor]) -> None:
+        import mlx.core as mx
+
+        self.policy.weights = {name: mx.array(w.numpy()) for name, w in weights.items()}
+        self.policy.refresh_copy()
+
+    def keep_gradients(self, kept: list[dict[str, torch.Tensor]]) -> None:
+        apply = self.policy.apply_gradients
+
+        def keep(gradients: Any) -> None:
+            kept.append({name: torch.tensor(np.array(g)) for name, g in gradients.items()})
+            apply(gradients)
+
+        self.policy.apply_gradients = keep
 
 
 @dataclass
@@ -92,59 +167,86 @@ class Played:
     algorithm: Any
     fields: dict[str, Any]
     unpaid: tuple[str, ...]
+    encode: Callable[[str], list[int]]  # the answer that makes a guess
+    lagged: bool  # whether the policy changed between playing and learning
     reference: Moment
+    player: Moment  # the policy that played
     result: StepResult
     letters: list[list[np.ndarray]]  # of each token of each answer, its advantage by letters
     # Of each update: the weights before it, what it was fed, its metrics, and its gradient.
-    moments: list[Moment]
-    batches: list[Batch]
-    metrics: list[dict[str, float]]
-    gradients: list[list[torch.Tensor]]
+    moments: list[Moment] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
+    metrics: list[dict[str, float]] = field(default_factory=list)
+    gradients: list[dict[str, torch.Tensor]] = field(default_factory=list)
 
 
-def play(algorithm: Any, fields: dict[str, Any]) -> Played:
-    fields = dict(fields)
-    unpaid = fields.pop("unpaid", ("sleep",))
-    tokenizer = Spells(qwen_like_tokenizer(), extra_stop_ids=tuple(range(5, 340, 6)))
-    policy = policy_of(qwen(340), tokenizer, temperature=TEMPERATURE, lr=3e-3, max_context=900)
+def play(backend: Backend, algorithm: Any, given: dict[str, Any]) -> Played:
+    """A step of 3 groups of 4 games.
+
+    given: fields of the recipe and its rollouts; `unpaid` secrets; `grammar` of the draws; `other`
+    for another model as reference; `lag` to change the weights between playing and learning.
+    """
+    fields = dict(given)
+    unpaid, grammar = fields.pop("unpaid", ("sleep",)), fields.pop("grammar", None)
+    other, lag = fields.pop("other", False), fields.pop("lag", False)
+    plain = HFTokenizer(qwen_like_tokenizer())
+    tokenizer = plain if grammar else Spells(plain.inner, extra_stop_ids=tuple(range(5, 340, 6)))
+    usual = {"temperature": TEMPERATURE, "lr": 3e-3, "max_context": 900}
+    policy = backend.policy_of(qwen(340), tokenizer, **usual)
+    watched = TorchWeights(policy) if backend.name == "torch" else MlxWeights(policy)
+    draw = torch.Generator().manual_seed(1)
+
+    def disturb(size: float) -> None:
+        noise = {n: torch.randn(w.shape, generator=draw) for n, w in watched.get().items()}
+        watched.put({n: w + size * noise[n] for n, w in watched.get().items()})
+
     policy.keep_reference()
-    reference, draw = Moment.of(policy), torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for weight in policy.model.parameters():
-            weight += 0.03 * torch.randn(weight.shape, generator=draw)
+    if other:
+        policy.set_reference(backend.policy_of(qwen(340, seed=7), tokenizer, **usual), "other")
+    reference = Moment.of(qwen(340), dict(qwen(340, seed=7 * other).named_parameters()))
+    disturb(0.03)
     if algorithm.needs_values:
         policy.add_value_head()
-        weight, bias = policy.trainable[-2:]
-        with torch.no_grad():
-            weight.copy_(torch.randn(weight.shape, generator=draw))
-            bias.fill_(0.3)
-    engine = policy.engine
+        size = watched.get()[f"{HEAD}weight"].shape
+        head = {"weight": torch.randn(size, generator=draw), "bias": torch.tensor(0.3)}
+        watched.put(watched.get() | {f"{HEAD}{name}": weight for name, weight in head.items()})
+    engine, update = policy.engine, policy.update
     policy.engine = lambda: off_the_mark(engine())
-    moments, batches, metrics, gradients = [], [], [], []
-    update = policy.update
+    sampling = Sampling(
+        temperature=TEMPERATURE, max_tokens=60 if grammar else MAX_TOKENS, grammar=grammar
+    )
+    recipe = recipe_of(
+        algorithm, win, seed=SEED, groups=3, num_generations=4, sampling=sampling, **fields
+    )
+    components = {name: Scores(of=part) for name, part in parts_of().items()}
+    rewards = NothingForSome(
+        components=components, weights=dict.fromkeys(components, 1.0), lawful=False, unpaid=unpaid
+    )
+    step = step_of(policy, replace(recipe, rewards=rewards), 0)
+    sample, player = sample_step(step), Moment.of(qwen(340), watched.get())
+    if lag:
+        disturb(0.02)
+        sample = replace(sample, version=-1)
+    by_letter = recipe.rollout.letter_weight > 0
+    played = Played(
+        algorithm=algorithm,
+        fields=given,
+        unpaid=unpaid,
+        lagged=lag,
+        reference=reference,
+        player=player,
+        encode=lambda word: step.form.chat.answer(step.form.write(word)),
+        letters=letter_advantages(sample.rollouts, recipe, tokenizer) if by_letter else [],
+        result=StepResult(rollouts=[], advantages=[], metrics={}),
+    )
 
     def record(batch: Batch, algorithm: Any) -> dict[str, float]:
-        moments.append(Moment.of(policy))
-        batches.append(batch)
-        metrics.append(update(batch, algorithm))
-        return metrics[-1]
-
-    def keep_gradient() -> None:
-        gradients.append([weight.grad.clone() for weight in policy.trainable])
+        played.moments.append(Moment.of(qwen(340), watched.get()))
+        played.batches.append(batch)
+        played.metrics.append(update(batch, algorithm))
+        return played.metrics[-1]
 
     policy.update = record
-    policy.apply_gradients.insert(0, keep_gradient)
-    recipe = recipe_of(
-        algorithm, reward, seed=SEED, groups=3, num_generations=4,
-        sampling=Sampling(temperature=TEMPERATURE, max_tokens=MAX_TOKENS), **fields,
-    )  # fmt: skip
-    paid = recipe.rewards
-    rewards = NothingForSome(
-        components=paid.components, weights=paid.weights, lawful=False, unpaid=unpaid
-    )
-    result = train_step(step_of(policy, replace(recipe, rewards=rewards), 0))
-    by_letter = recipe.rollout.letter_weight > 0
-    letters = letter_advantages(result.rollouts, recipe, tokenizer) if by_letter else []
-    return Played(
-        algorithm, fields, unpaid, reference, result, letters, moments, batches, metrics, gradients
-    )
+    watched.keep_gradients(played.gradients)
+    played.result = learn_step(step, sample)
+    return played

@@ -30,7 +30,7 @@ class LossInputs:
     logprobs: Any  # of the policy now, with gradient
     old_logprobs: Any  # the trainer's before the first update of this batch, no gradient
     advantages: Any
-    trained: Any  # True at sampled tokens
+    trained: Any  # True at drawn tokens
     sampler_logprobs: Any = None  # when sampled
     units: Any = None  # [S] sequences with equal numbers are one unit; units are always whole
     ref_logprobs: Any = None  # the reference's
@@ -117,7 +117,7 @@ class Algorithm(ABC):
     reference = START  # whose ref_logprobs are: the start, or what model= or init_from= can name
     needs_reference = False  # the loss or the penalties read ref_logprobs
     needs_entropy = False  # the loss reads entropy
-    needs_allowed = False  # the loss reads allowed, and tokens that a grammar forced are trained
+    needs_allowed = False  # the loss reads allowed, at tokens that a grammar forced, too
     needs_values = False  # the algorithm uses and trains a value head
     needs_parts = False  # advantages reads parts, what each component adds to returns
     scores_rollouts = False  # penalties or advantages need the trainer's scores of all rollouts
@@ -148,11 +148,26 @@ class Algorithm(ABC):
     def advantages(self, outcomes: StepOutcomes) -> Advantages:
         """The advantage of each turn."""
 
+    def adapted(self, logprobs: Array) -> "Algorithm":
+        """The algorithm whose loss this step learns, such as one with another weight of a term.
+
+        logprobs: [M] natural logs of all tokens drawn in a step, of all processes, when drawn.
+        """
+        return self
+
+    def learns(self, logprobs: Array, advantages: Array, draw: np.random.Generator) -> Array | None:
+        """[M] False for drawn tokens that get no gradient from advantages; None: all get it.
+
+        logprobs: as in adapted. advantages: [M] of the same tokens. draw: the same in all
+        processes.
+        """
+        return None
+
     @abstractmethod
     def weights(self, lengths: Array, used: Array, units: Array) -> Array:
-        """[R] weight of each trained token of a rollout in the loss of one update.
+        """[R] weight of each drawn token of a rollout in the loss of one update.
 
-        R: its rollouts in all processes. lengths: [R] trained tokens. used: [R] False where every
+        R: its rollouts in all processes. lengths: [R] drawn tokens. used: [R] False where every
         advantage is 0. units: [R] as in Advantages.
         """
 

@@ -30,13 +30,17 @@ ClipHigh = Annotated[float, Within(0, 1000, "(]")]
 class PolicyGradient(Algorithm):
     """loss = -min(r A, clip(r, 1 - clip_low, 1 + clip_high) A) + beta KL - entropy H, per token.
 
-    r: the probability now divided by the one before the first update of the batch. A: advantage.
+    r: the probability now divided by the one before the first update of the batch, with trainer.lag
+    too, whoever drew the token. A: advantage.
 
     semantic adds its weight times -log p(allowed), p(allowed) being the probability that a draw
-    from the whole vocabulary is one of the grammar's choices. Summed over drawn answers that is the
-    KL divergence of the policy without the grammar from the one with it: the model learns the rules
-    that the grammar enforces, and no reward is needed for it. Source: Xu et al. 2018, "A Semantic
-    Loss Function for Deep Learning with Symbolic Knowledge" (arXiv 1711.11157), of each next token.
+    from the whole vocabulary is one of the grammar's choices. The model learns the rules that the
+    grammar enforces, and no reward is needed for it. Tokens that the grammar forced count here and
+    in no other term, weight or mean. Summed over an answer and averaged over drawn answers, the
+    loss is the KL divergence of the policy without the grammar from the one with it. That holds of
+    its value, not of its gradient: that drawn answers change with the policy is left out. Source:
+    Xu et al. 2018, "A Semantic Loss Function for Deep Learning with Symbolic Knowledge" (arXiv
+    1711.11157), of each next token.
 
     importance_cap multiplies the first term by min(p_trainer / p_sampler, importance_cap), both
     probabilities from before the first update. Tokens sampled in another precision, or by another
@@ -45,7 +49,7 @@ class PolicyGradient(Algorithm):
     Source: Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy training".
 
     kl=reward subtracts beta (log p - log p_ref), summed over an answer's tokens, from the reward of
-    its turn instead, as in arXiv 2009.01325.
+    its turn instead, as in arXiv 2009.01325. p is the policy that played.
     """
 
     clip_low: ClipLow = 0.2  # how far the probability ratio may fall below 1
@@ -87,7 +91,7 @@ class PolicyGradient(Algorithm):
 
     @property
     def skips_zero_advantages(self) -> bool:
-        for_all = self.entropy > 0.0 or self.semantic > 0.0  # terms that need no advantage
+        for_all = self.needs_entropy or self.semantic > 0.0  # terms that need no advantage
         return not for_all and (self.beta == 0.0 or self.kl == "reward")
 
     def check(self, num_generations: int) -> None:
@@ -120,11 +124,15 @@ class PolicyGradient(Algorithm):
         """Logarithm [S, T] of the ratio that is clipped."""
         return terms.logprobs - terms.old_logprobs
 
-    def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
-        loss, ratio, clipped = clipped_surrogate(
+    def surrogate(self, xp: Any, terms: LossInputs) -> tuple[Any, Any, Any]:
+        """What learns from advantages [S, T]: the loss, the ratio, and whether that was clipped."""
+        return clipped_surrogate(
             xp, self.log_ratio(xp, terms), terms.advantages,
             low=self.clip_low, high=self.clip_high,
         )  # fmt: skip
+
+    def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
+        loss, ratio, clipped = self.surrogate(xp, terms)
         metrics = {"ratio": ratio, "clipped": clipped}
         if self.cap is not None:
             weight = xp.exp(terms.old_logprobs - terms.sampler_logprobs)
@@ -134,7 +142,7 @@ class PolicyGradient(Algorithm):
         if self.beta > 0.0 and self.kl == "loss":
             metrics["kl"] = kl_k3(xp, terms.logprobs, terms.ref_logprobs)
             loss = loss + self.beta * metrics["kl"]
-        if self.entropy > 0.0:
+        if self.needs_entropy:
             metrics["entropy"] = terms.entropy
             loss = loss - self.entropy * terms.entropy
         if self.semantic > 0.0:

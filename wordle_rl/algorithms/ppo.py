@@ -70,7 +70,7 @@ class Ppo(PolicyGradient):
             xp, terms.values, terms.old_values, terms.targets,
             clip=self.value_clip, scale=terms.target_scale,
         )  # fmt: skip
-        return loss + self.value_weight * metrics["value_loss"], metrics
+        return loss + self.value_weight * terms.trained * metrics["value_loss"], metrics
 
 
 def clipped_value_loss(

@@ -60,21 +60,28 @@ class Batch:
 
     ids: NDArray[np.int64]  # pad id behind the end
     lengths: NDArray[np.int64]  # [N] tokens of each; in an update, to its last trained one
-    trained: NDArray[np.bool_]  # sampled tokens
+    trained: NDArray[np.bool_]  # tokens that are scored
     advantages: FloatArray  # 0 where not trained
     weights: FloatArray  # share of each token in the step's loss, 0 where not trained
     sampler_logprobs: FloatArray  # when sampled
-    old_logprobs: FloatArray | None = None  # the trainer's, before the first update of this batch
+    # The trainer's, before the first update of this batch, however long ago it was played.
+    old_logprobs: FloatArray | None = None
     ref_logprobs: FloatArray | None = None  # the reference model's
     old_values: FloatArray | None = None  # the value head's, before the first update
     targets: FloatArray | None = None  # what the value head should predict, 0 where not trained
     target_scale: float = 1.0  # unit of values in the loss
     distributions: list[TokenTargets] | None = None  # [N] to learn in place of the ids
     units: NDArray[np.int64] | None = None  # [N] rows with one number are never split
+    forced: NDArray[np.bool_] | None = None  # trained tokens that a grammar forced; None: none
     # [N] True for the second half of an update, whose gradient is compared with the first's.
     halves: NDArray[np.bool_] | None = None
     # [N] of each row, for each trained token, what it was drawn from. None: the whole vocabulary.
     choices: list[list[Choices]] | None = None
+
+    @property
+    def drawn(self) -> NDArray[np.bool_]:
+        """Trained tokens that were drawn: those that weights and means count."""
+        return self.trained if self.forced is None else self.trained & ~self.forced
 
 
 def split_micro_batches(batch: Batch, max_tokens: int) -> list[NDArray[np.int64]]:

@@ -38,6 +38,7 @@ T = TypeVar("T")
 # Metrics of an update that are the largest value over tokens, micro-batches, processes and updates.
 # All others are means.
 LARGEST = ("ratio_gap", "largest_sampler_gap")
+FORCED_TOO = ("semantic",)  # metrics whose sum also has the tokens that a grammar forced
 
 
 class Policy(ABC):
@@ -193,7 +194,7 @@ class Policy(ABC):
         totals = {"loss": 0.0, **dict.fromkeys(LARGEST, 0.0)}
         for part in self.run_micro_batches(batch, learn):
             _merge(totals, part)
-        totals |= {"tokens": float(batch.trained.sum()), "halved": float(self._halved)}
+        totals |= {"tokens": float(batch.drawn.sum()), "halved": float(self._halved)}
         self._halved = 0
         if self.processes.size > 1:
             with self.timers("processes"):
@@ -231,47 +232,53 @@ class Policy(ABC):
     ) -> tuple[Any, dict[str, Any]]:
         """The loss of some rows, and their part of an update's metrics.
 
-        A metric is a sum over the trained tokens, or their largest value if it is in LARGEST.
+        A metric is a sum over the drawn tokens, or their largest value if it is in LARGEST.
         """
         outputs: TokenOutputs = self.lm.forward(
             batch, rows, temperature=self._temperature,
             entropy=algorithm.needs_entropy, values=algorithm.needs_values,
             allowed=algorithm.needs_allowed,
         )  # fmt: skip
-        xp, to_array = self.lm.xp, self.lm.to_array
-
-        def part(values: FloatArray | None) -> Any:
-            if values is None:
-                return None
-            return to_array(
-                values[rows, : outputs.logprobs.shape[1]].astype(np.float32, copy=False)
-            )
-
-        logprobs = constant(xp, outputs.logprobs)
-        trained = to_array(batch.trained[rows, : logprobs.shape[1]])
-        inputs = LossInputs(
-            logprobs=outputs.logprobs, entropy=outputs.entropy, values=outputs.values,
-            allowed=outputs.allowed,
-            old_logprobs=logprobs if batch.old_logprobs is None else part(batch.old_logprobs),
-            sampler_logprobs=part(batch.sampler_logprobs), advantages=part(batch.advantages),
-            trained=trained, units=to_array(rows if batch.units is None else batch.units[rows]),
-            ref_logprobs=part(batch.ref_logprobs), old_values=part(batch.old_values),
-            targets=part(batch.targets), target_scale=batch.target_scale,
-        )  # fmt: skip
+        xp, inputs = self.lm.xp, self._loss_inputs(batch, rows, outputs)
         per_token, metrics = algorithm.loss(xp, inputs)
+        logprobs = constant(xp, outputs.logprobs)
         gap = xp.abs(logprobs - inputs.sampler_logprobs)
         metrics |= {"sampler_gap": gap, "surprise": -logprobs}
+        every = self.lm.to_array(batch.trained[rows, : logprobs.shape[1]])
+        counted = {name: every if name in FORCED_TOO else inputs.trained for name in metrics}
         sums = {
-            name: xp.sum(xp.where(trained, constant(xp, values), 0.0))
+            name: xp.sum(xp.where(counted[name], constant(xp, values), 0.0))
             for name, values in metrics.items()
         }
-        loss = xp.sum(per_token * part(batch.weights))
+        loss = xp.sum(per_token * self._part(batch.weights, rows, outputs))
         return loss, {
             **sums,
             "loss": constant(xp, loss),
             "ratio_gap": xp.max(xp.abs(xp.exp(logprobs - inputs.old_logprobs) - 1)),
             "largest_sampler_gap": xp.max(gap),
         }
+
+    def _loss_inputs(self, batch: Batch, rows: RowIndex, outputs: TokenOutputs) -> LossInputs:
+        """What a loss reads of some rows."""
+        logprobs, to_array = constant(self.lm.xp, outputs.logprobs), self.lm.to_array
+        part = partial(self._part, rows=rows, outputs=outputs)
+        return LossInputs(
+            logprobs=outputs.logprobs, entropy=outputs.entropy, values=outputs.values,
+            allowed=outputs.allowed,
+            old_logprobs=logprobs if batch.old_logprobs is None else part(batch.old_logprobs),
+            sampler_logprobs=part(batch.sampler_logprobs), advantages=part(batch.advantages),
+            trained=to_array(batch.drawn[rows, : logprobs.shape[1]]),
+            units=to_array(rows if batch.units is None else batch.units[rows]),
+            ref_logprobs=part(batch.ref_logprobs), old_values=part(batch.old_values),
+            targets=part(batch.targets), target_scale=batch.target_scale,
+        )  # fmt: skip
+
+    def _part(self, values: FloatArray | None, rows: RowIndex, outputs: TokenOutputs) -> Any:
+        """Some rows of an array [N, T] of a batch, as the backend's own."""
+        if values is None:
+            return None
+        width = outputs.logprobs.shape[1]
+        return self.lm.to_array(values[rows, :width].astype(np.float32, copy=False))
 
     def run_micro_batches(self, batch: Batch, work: Callable[[RowIndex], T]) -> list[T]:
         """Do the work on the rows of each micro-batch that has a trained token.
@@ -323,7 +330,7 @@ def _merge(totals: dict[str, float], part: Mapping[str, float]) -> None:
 
 
 def _name_metrics(totals: Mapping[str, float]) -> dict[str, float]:
-    """The metrics of an update by name: sums become means over the trained tokens."""
+    """The metrics of an update by name: sums become means over the drawn tokens."""
     rest = dict(totals)
     loss, halved, tokens = (rest.pop(name) for name in ("loss", "halved", "tokens"))
     means = {

@@ -44,6 +44,7 @@ class Purpose(IntEnum):
     ALLOWED_SECRETS = 4
     DATA = 5
     SHOTS = 6
+    HELD_BACK = 7  # tokens of a step that get no gradient
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,9 +54,18 @@ class Talk:
             self.trained[-len(ids) :] = [trained and len(some) > 1 for some in choices]
 
     def train_forced(self) -> None:
-        """Train the tokens, too, that were a grammar's only choice. Their log-probability is 0."""
+        """Train the tokens, too, that were a grammar's only choice. Their log-probability is 0.
+
+        Only the semantic loss reads them: they have no advantage and count in no mean.
+        """
         learnt = zip(self.trained, self.choices, strict=True)
         self.trained = [trained or some is not None for trained, some in learnt]
+
+    @property
+    def drawn(self) -> list[bool]:
+        """The trained tokens but for those that were a grammar's only choice."""
+        learnt = zip(self.trained, self.choices, strict=True)
+        return [trained and (some is None or len(some) > 1) for trained, some in learnt]
 
     def _add(self, ids: list[int], turn: int, logprobs: list[float], *, trained: bool) -> None:
         self.ids += ids

@@ -6,7 +6,8 @@ letter_advantages credits letter by letter: a guess is judged while it is spelle
 guess if it is the first after which no word of a list is left. Every letter up to that one has a
 reward: 0 if it spoils the guess, else 1. Its advantage is this reward less the mean of the same
 letter's rewards in the group's guesses of the same turn. So CHARP counts against its P alone, and
-the letters after the spoiling one have no advantage. This is process supervision as in section
+the letters after the spoiling one have no advantage. An answer that a grammar forced as a whole is
+not among the group's guesses. This is process supervision as in section
 4.1.3 of DeepSeekMath (arXiv 2402.03300), with an exact judge in place of a learnt model, and
 without credit of a letter for what comes after it.
 
@@ -133,7 +134,7 @@ def _turn_values(rollout: Rollout, returns: Array, discount: float) -> Array:
     values = np.append(np.full(len(returns), np.nan), 0.0)
     for talk, score in zip(rollout.talks, rollout.scores, strict=True):
         for turn, part in talk.answers.items():
-            if drawn := [place for place in part if talk.trained[place]]:
+            if drawn := [place for place in part if talk.drawn[place]]:
                 values[turn] = score["old_values"][drawn[0]]
     earned = returns - discount * np.append(returns[1:], 0.0)
     for turn in np.flatnonzero(np.isnan(values))[::-1]:
@@ -192,7 +193,7 @@ def _add_letters(
         answers = ((talk, *one) for talk in rollout.talks for one in talk.answers.items())
         for tokens, (talk, number, part) in zip(tokens_of, answers, strict=True):
             ids, turn = talk.ids[part.start : part.stop], rollout.game.turns[number]
-            if turn.guess is None or not any(talk.trained[part.start : part.stop]):
+            if turn.guess is None or not any(talk.drawn[part.start : part.stop]):
                 continue
             spoiling = recipe.knowledge.spoiling_letter(turn.guess, turn.state, letter_from)
             kept = [1.0] * WORD_LENGTH if spoiling is None else [1.0] * spoiling + [0.0]

@@ -38,7 +38,7 @@ class Sample:
     """The rollouts of a step from all processes, not learnt yet, and how they came about."""
 
     step: int  # counted from 0
-    version: int = 0  # steps that the policy had learnt when it played
+    version: int  # steps that the policy had learnt when it played
     weights: Mapping[str, float]  # of the rewards that the curriculum had planned
     rollouts: list[Rollout]
     advantages: Advantages
@@ -92,8 +92,8 @@ def sample_step(step: Step) -> Sample:
         rollouts.sort(key=lambda rollout: rollout.group)
         advantages = _credit(step, rollouts)
     return Sample(
-        step=step.number, weights=recipe.rewards.weights, rollouts=rollouts,
-        advantages=advantages, replaced=replaced,
+        step=step.number, version=step.number, weights=recipe.rewards.weights,
+        rollouts=rollouts, advantages=advantages, replaced=replaced,
     )  # fmt: skip
 
 
@@ -103,6 +103,8 @@ def learn_step(step: Step, sample: Sample) -> StepResult:
     The result has no rollouts if they are dialogues, since no game was played.
     """
     rollouts, groups = sample.rollouts, step.recipe.rollout.groups
+    if sample.version < sample.step:
+        rollouts = [_without_own_scores(rollout) for rollout in rollouts]
     if step.recipe.dialogues is not None:
         metrics = {
             **dict.fromkeys(("train/games", "train/wins", "train/extra_games"), 0.0),
@@ -129,6 +131,17 @@ def learn_step(step: Step, sample: Sample) -> StepResult:
     }
     advantages = sample.advantages.per_turn
     return StepResult(rollouts=rollouts, advantages=advantages, metrics=metrics)
+
+
+def _without_own_scores(rollout: Rollout) -> Rollout:
+    """A rollout without the scores of an earlier policy, so that the update makes new ones.
+
+    The clip then lies around the policy before the update, as without trainer.lag.
+    """
+    if rollout.scores is None:
+        return rollout
+    kept = [{k: v for k, v in of.items() if k == "ref_logprobs"} for of in rollout.scores]
+    return replace(rollout, scores=kept)
 
 
 def _credit(step: Step, rollouts: Sequence[Rollout]) -> Advantages:
@@ -189,7 +202,9 @@ def _read_dialogues(step: Step, dialogues: Sequence[GivenDialogue]) -> Sample:
     rollouts = [rollout for part in processes.gather(mine) for rollout in part]
     each = [np.ones(len(rollout.answer_lengths)) for rollout in rollouts]
     advantages = Advantages(per_turn=each)
-    return Sample(step=step.number, weights={}, rollouts=rollouts, advantages=advantages)
+    return Sample(
+        step=step.number, version=step.number, weights={}, rollouts=rollouts, advantages=advantages
+    )
 
 
 def check_lengths(dialogues: Sequence[GivenDialogue], chat: Chat, max_context: int) -> None:

@@ -1,9 +1,10 @@
 """Improves the policy on the scored rollouts of a step: epochs, minibatches, optimiser steps.
 
-select_rows leaves out rollouts that teach nothing, build_batch pads the rest, and weigh_minibatches
-gives each token its weight in the loss. Weights are computed over the whole minibatch, from all
-processes and with the left-out rollouts, so dropping them does not change the gradient. All
-conversations of a rollout weigh the same, so their number does not matter.
+select_rows leaves out rollouts that teach nothing, adapt decides what depends on all tokens of the
+step, build_batch pads the rest, and weigh_minibatches gives each token its weight in the loss.
+Weights are computed over the whole minibatch, from all processes and with the left-out rollouts, so
+dropping them does not change the gradient. All conversations of a rollout weigh the same, so their
+number does not matter.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from wordle_rl.algorithms.base import Advantages, Algorithm, Array
 from wordle_rl.policy.batch import Batch, minibatches, take
 from wordle_rl.policy.policy import LARGEST, Policy
+from wordle_rl.policy.sampling import Purpose, generator
 from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import Rollout, Scores, Talk
 from wordle_rl.runs.processes import share
@@ -33,7 +35,7 @@ class Selection:
     """What of a step is trained on. Axes: R rollouts of all processes, S own conversations."""
 
     groups: NDArray[np.int64]  # [R] number of each rollout's group
-    lengths: Array  # [R] trained tokens
+    lengths: Array  # [R] drawn tokens
     used: Array  # [R] False where every advantage is 0
     units: Array  # [R] rollouts with equal numbers share one loss
     kept: Array  # [R] False for rollouts that cannot teach anything
@@ -47,9 +49,10 @@ def run_updates(
     selection = select_rows(step, rollouts, advantages)
     if not selection.kept.any():
         return {"update/empty": 1.0}
-    batch = build_batch(step, rollouts, selection, advantages)
+    algorithm, of_tokens, held_back = adapt(step, rollouts, advantages)
+    batch = build_batch(step, rollouts, selection, advantages, of_tokens)
     deal = partial(weigh_minibatches, step, selection)
-    metrics = update_in_minibatches(step.policy, step.recipe.algorithm, batch, deal)
+    metrics = update_in_minibatches(step.policy, algorithm, batch, deal) | held_back
     if step.recipe.agreement:
         kept = [rollouts[i].answer_lengths for i in np.flatnonzero(selection.kept).tolist()]
         metrics["update/guesses"] = sum(map(len, kept)) / step.recipe.algorithm.minibatches
@@ -59,8 +62,8 @@ def run_updates(
 def select_rows(step: Step, rollouts: Sequence[Rollout], advantages: Advantages) -> Selection:
     """Select the rollouts [R] that teach something, and this process's conversations [S]."""
     groups = np.array([rollout.group for rollout in rollouts])
-    trained = [sum(sum(talk.trained) for talk in rollout.talks) for rollout in rollouts]
-    lengths, used = np.array(trained, np.int64), advantages.teaches
+    drawn = [sum(sum(talk.drawn) for talk in rollout.talks) for rollout in rollouts]
+    lengths, used = np.array(drawn, np.int64), advantages.teaches
     kept = lengths > 0
     if step.recipe.algorithm.skips_zero_advantages:
         kept &= used
@@ -78,24 +81,64 @@ def select_rows(step: Step, rollouts: Sequence[Rollout], advantages: Advantages)
     return Selection(groups=groups, lengths=lengths, used=used, units=units, kept=kept, own=own)
 
 
-def build_batch(
-    step: Step, rollouts: Sequence[Rollout], selection: Selection, advantages: Advantages
-) -> Batch:
-    """Pad the own conversations to [S, T], with advantages. Each minibatch sets its own weights."""
-    own = selection.own
+def adapt(
+    step: Step, rollouts: Sequence[Rollout], advantages: Advantages
+) -> tuple[Algorithm, dict[int, Array], dict[str, float]]:
+    """Decide what depends on all drawn tokens of a step, whichever process drew them.
 
-    def spread(of_turns: list[Array]) -> list[Array]:
-        """[S] of [T]: the values of turns [R] of [K] at each trained token, 0 elsewhere."""
-        return [of_turns[i][talk.turns] * talk.trained for i, talk, _ in own]
+    Returns the algorithm whose loss the step learns; for each conversation, by its id(), the
+    advantages [T] of its drawn tokens, 0 elsewhere; and metrics. Tokens are in the order of groups,
+    which does not depend on the number of processes.
+    """
+    order = np.argsort([rollout.group for rollout in rollouts], kind="stable")
+    talks = [(i, talk) for i in order.tolist() for talk in rollouts[i].talks]
+    found = [_token_advantages(advantages, i, talk) for i, talk in talks]
+    drawn = [np.array(talk.drawn, bool) for _, talk in talks]
+    logprobs = np.concatenate(
+        [np.array(talk.logprobs)[marks] for (_, talk), marks in zip(talks, drawn, strict=True)]
+    )
+    algorithm = step.recipe.algorithm.adapted(logprobs)
+    learnt = algorithm.learns(
+        logprobs,
+        np.concatenate([values[marks] for values, marks in zip(found, drawn, strict=True)]),
+        generator(Purpose.HELD_BACK, seed=step.recipe.seed, step=step.number),
+    )
+    metrics = {}
+    if learnt is not None:
+        metrics = {"policy/held_back": 1.0 - float(learnt.mean())}
+        ends = np.cumsum([marks.sum() for marks in drawn])
+        for values, marks, part in zip(found, drawn, np.split(learnt, ends[:-1]), strict=True):
+            values[marks] *= part
+    return algorithm, {id(talk): found[n] for n, (_, talk) in enumerate(talks)}, metrics
 
-    values: dict[str, Any] = {"advantages": spread(advantages.per_turn)}
+
+def _token_advantages(advantages: Advantages, i: int, talk: Talk) -> Array:
+    """[T] advantages of the drawn tokens of a conversation of rollout i, 0 elsewhere."""
+    drawn = np.array(talk.drawn, bool)
+    found = advantages.per_turn[i][talk.turns] * drawn
     if advantages.per_token is not None:
-        for row, (i, talk, _) in zip(values["advantages"], own, strict=True):
-            for turn, part in talk.answers.items():
-                place = slice(part.start, part.stop)
-                row[place] += advantages.per_token[i][turn] * np.array(talk.trained)[place]
+        for turn, part in talk.answers.items():
+            place = slice(part.start, part.stop)
+            found[place] += advantages.per_token[i][turn] * drawn[place]
+    return found
+
+
+def build_batch(
+    step: Step,
+    rollouts: Sequence[Rollout],
+    selection: Selection,
+    advantages: Advantages,
+    of_tokens: Mapping[int, Array],
+) -> Batch:
+    """Pad the own conversations to [S, T]. Each minibatch sets its own weights.
+
+    of_tokens: advantages of each conversation, as adapt() returns them.
+    """
+    own = selection.own
+    values: dict[str, Any] = {"advantages": [of_tokens[id(talk)] for _, talk, _ in own]}
     if advantages.targets is not None:
-        values["targets"] = spread(advantages.targets)
+        of_turns = advantages.targets
+        values["targets"] = [of_turns[i][talk.turns] * talk.drawn for i, talk, _ in own]
     scores = [score for _, _, score in own if score is not None]  # computed before the advantages
     values |= {name: [score[name] for score in scores] for name in (scores or [{}])[0]}
     batch = pad([talk for _, talk, _ in own], step.form.chat.tokenizer.pad_id, values)
@@ -149,6 +192,8 @@ def update_in_minibatches(
     """
     if algorithm.epochs * algorithm.minibatches > 1 and batch.old_logprobs is None:
         batch = replace(batch, old_logprobs=policy.score(batch))
+    if algorithm.needs_values and batch.old_values is None:
+        batch = replace(batch, old_values=policy.values(batch))
     if algorithm.needs_reference and batch.ref_logprobs is None:
         batch = replace(batch, ref_logprobs=policy.score(batch, reference=True))
     seen = [
@@ -173,12 +218,12 @@ def pad(talks: Sequence[Talk], pad_id: int, values: Values | None = None) -> Bat
     lengths = np.array([len(talk.ids) for talk in talks], np.int64)
     shape = (len(talks), int(lengths.max(initial=0)))
     ids = np.full(shape, pad_id, np.int64)
-    trained = np.zeros(shape, bool)
+    trained, drawn = np.zeros(shape, bool), np.zeros(shape, bool)
     given = {"sampler_logprobs": [talk.logprobs for talk in talks], **(values or {})}
     floats = {name: np.zeros(shape, np.float32) for name in ("advantages", "weights", *given)}
     for row, talk in enumerate(talks):
         end = lengths[row]
-        ids[row, :end], trained[row, :end] = talk.ids, talk.trained
+        ids[row, :end], trained[row, :end], drawn[row, :end] = talk.ids, talk.trained, talk.drawn
         for name, rows in given.items():
             floats[name][row, :end] = rows[row]
     choices = None
@@ -187,4 +232,6 @@ def pad(talks: Sequence[Talk], pad_id: int, values: Values | None = None) -> Bat
             [some for some, learnt in zip(talk.choices, talk.trained, strict=True) if learnt]
             for talk in talks
         ]
-    return Batch(ids=ids, lengths=lengths, trained=trained, choices=choices, **floats)  # pyright: ignore[reportArgumentType]
+    forced = None if (drawn == trained).all() else trained & ~drawn
+    of_rows: Any = {"forced": forced, "choices": choices, **floats}
+    return Batch(ids=ids, lengths=lengths, trained=trained, **of_rows)

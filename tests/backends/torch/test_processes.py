@@ -27,6 +27,8 @@ from tests.helpers.tiny import (
     step_of,
     weights_of,
 )
+from wordle_rl.algorithms.adaptive_entropy import AdaptiveEntropy
+from wordle_rl.algorithms.clip_cov import ClipCov
 from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.dpo import Dpo
 from wordle_rl.algorithms.expert_iteration import ExpertIteration
@@ -156,6 +158,8 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "single turns, agreement": (Grpo(beta=0.0), {"kind": "turn", "agreement": True}),
     "two minibatches, agreement": (Grpo(beta=0.0, minibatches=2), {"agreement": True}),
+    "clip_cov, best of": (ClipCov(cov_low=0.01, share=0.1, minibatches=2), {"kind": "best_of"}),
+    "adaptive entropy": (AdaptiveEntropy(entropy=0.5, target=9.0), {}),
     "sft": (Sft(), {"teacher": TeacherSettings(player=RandomWord(WORDS)), "num_generations": 1}),
 }
 

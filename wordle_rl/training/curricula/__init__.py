@@ -39,7 +39,10 @@ class Curriculum:
         return StepPlan(stage="reward", rewards=self.rewards)
 
     def observe(self, groups: Sequence[Sequence[Game]]) -> None:
-        """Look at the games of a step, group by group, once they are played."""
+        """Look at the games of a step, group by group, once they are played.
+
+        Groups that algorithm.resample replaced are not among them.
+        """
 
     def metrics(self) -> dict[str, float]:
         """The curriculum's progress, by names for the log."""

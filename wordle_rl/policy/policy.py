@@ -196,6 +196,8 @@ class Policy(ABC):
             _merge(totals, part)
         totals |= {"tokens": float(batch.drawn.sum()), "halved": float(self._halved)}
         self._halved = 0
+        if batch.halves is not None and self._first_half is None:  # no row of the second half
+            self._first_half = self._copy_gradients()
         if self.processes.size > 1:
             with self.timers("processes"):
                 first, *others = self.processes.gather(totals)
@@ -221,8 +223,7 @@ class Policy(ABC):
 
     def _agreement(self) -> float:
         """Cosine of the gradients of an update's two halves, NaN where one of them is 0."""
-        first = self._copy_gradients() if self._first_half is None else self._first_half
-        whole, both, one = self._multiply_gradients(first)
+        whole, both, one = self._multiply_gradients(self._first_half)
         other = whole - 2 * both + one
         product = max(one, 0.0) * max(other, 0.0)
         return (both - one) / math.sqrt(product) if product > 0.0 else math.nan

@@ -21,7 +21,7 @@ def test_the_page_shows_choices_settings_and_the_comments_of_conf(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert max(map(len, page("config").splitlines())) <= 80
     text = " ".join(page("config", "reward=win_only", "model=qwen3b", "optim.lr=0.5").split())
-    assert "reward= information_allowed, information, phase1" in text and "*win_only" in text
+    assert "reward= information_allowed, free, information, phase1" in text and "*win_only" in text
     assert "What a game earns." in text
     assert "model.path=Qwen/Qwen2.5-3B-Instruct" in text
     assert re.search(r"optim\.lr=0\.5 \w+", text)

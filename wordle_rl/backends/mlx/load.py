@@ -29,6 +29,7 @@ from wordle_rl.backends.adapters import (
     has_tokenizer,
     is_adapter,
 )
+from wordle_rl.backends.gate import check_config, check_files
 from wordle_rl.backends.loading import check_fit, explain_load_errors, notice_offline, read_weights
 from wordle_rl.backends.saving import describe_rotation
 from wordle_rl.policy.computing import Precision
@@ -172,6 +173,8 @@ def load_base(folder: Path) -> tuple[Any, dict[str, Any]]:
     Raises ConfigError for a model that needs something mlx-lm does not implement.
     """
     config = json.loads((folder / "config.json").read_bytes())
+    check_files(str(folder))
+    check_config(str(folder), config)
     try:
         config |= correct_config(config)
     except ConfigError as error:

@@ -14,7 +14,13 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    PreTrainedConfig,
+)
 from transformers.pytorch_utils import Conv1D
 
 from wordle_rl.backends.adapters import (
@@ -27,6 +33,7 @@ from wordle_rl.backends.adapters import (
     has_tokenizer,
     is_adapter,
 )
+from wordle_rl.backends.gate import check_config, check_files, check_weights
 from wordle_rl.backends.loading import (
     check_fit,
     explain_load_errors,
@@ -92,8 +99,11 @@ def _load_pretrained(
         notice_offline(base)
         if not has_tokenizer(folder):
             own = base, revision
+    given: Any = PreTrainedConfig.get_config_dict(base, revision=revision)[0]
+    check_files(base)
+    check_config(base, given)
     config = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
-    check_config(base, config, settings.max_context)
+    check_places(base, config, settings.max_context)
     tokenizer = AutoTokenizer.from_pretrained(own[0], revision=own[1], trust_remote_code=False)
     loaded: Any = AutoModelForCausalLM.from_pretrained(
         base, revision=revision, dtype=dtype, output_loading_info=True, trust_remote_code=False,
@@ -105,6 +115,7 @@ def _load_pretrained(
             f"model.path={base} lacks {len(missing)} of the weights that its config.json asks for, "
             f"such as {missing[0]}: they are another model's"
         )
+    check_weights(base, found["unexpected_keys"])
     ends = model.get_input_embeddings(), model.get_output_embeddings()
     if len({end.weight.data_ptr() for end in ends}) == 2:
         for part in (model.config, model.config.get_text_config()):
@@ -125,7 +136,7 @@ def _load_pretrained(
     return model, tokenizer
 
 
-def check_config(location: str, config: Any, max_context: int) -> None:
+def check_places(location: str, config: Any, max_context: int) -> None:
     """Raise ConfigError unless the architecture has places for games of max_context tokens."""
     text = config.get_text_config()
     rope, most = getattr(text, "rope_parameters", None) or {}, None

@@ -1,6 +1,7 @@
 """What a folder says is what is computed: the same gate for torch and MLX, each refusal by name."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.helpers.families import CONFIGS, save_family
+from tests.helpers.exports import save_adapter
+from tests.helpers.families import CONFIGS, VOCAB, save_family
 from tests.helpers.mlx_tiny import settings_of
-from tests.helpers.tiny import qwen_like_tokenizer
+from wordle_rl.backends.adapters import ADAPTER, FILES, convert_adapter
 from wordle_rl.backends.gate import check_config
 from wordle_rl.backends.mlx import load as mlx_models
 from wordle_rl.backends.torch.load import load_model
@@ -90,7 +92,7 @@ def test_two_sets_of_weights_are_refused(backend, qwen2, tmp_path):
         ("gemma3_text", {"sliding_window": None}, "lacks sliding_window"),
         ("gemma3_text", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
     ],
-)  # fmt: skip
+)
 def test_an_entry_that_would_be_ignored_or_filled_in_is_named(
     backend, family, entries, said, tmp_path
 ):
@@ -99,13 +101,18 @@ def test_an_entry_that_would_be_ignored_or_filled_in_is_named(
 
 
 HUB: dict[str, dict[str, Any]] = {  # entries of files on the hub, besides what CONFIGS write
-    "smollm2": {"is_llama_config": True, "rope_interleaved": False, "pretraining_tp": 1,
-                "transformers.js_config": {"dtype": "q4"}, "torch_dtype": "bfloat16"},
+    "smollm2": {
+        "is_llama_config": True,
+        "rope_interleaved": False,
+        "pretraining_tp": 1,
+        "transformers.js_config": {"dtype": "q4"},
+        "torch_dtype": "bfloat16",
+    },
     "gemma3_text": {"cache_implementation": "hybrid", "unsloth_fixed": True},
     "gpt2": {"n_ctx": 256, "task_specific_params": {"text-generation": {"max_length": 50}}},
     "qwen2": {"use_mrope": False, "_name_or_path": "here", "attention_bias": False},
     "mistral": {"residual_multiplier": 1.0},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("family", CONFIGS)
@@ -115,3 +122,91 @@ def test_what_files_of_the_hub_have_passes(family):
     if family not in ("gemma3", "gemma3_text", "olmo3"):  # as transformers 4 wrote it
         rope = written.pop("rope_parameters", None) or {}
         check_config("here", written | {"rope_theta": rope.get("rope_theta", 1.0)})
+
+
+def test_a_folder_that_the_other_library_rounded_is_called_that(qwen2, tmp_path):
+    rounded = {"group_size": 64, "bits": 4}
+    by_mlx = copy_of(qwen2, tmp_path / "mlx", quantization=rounded, quantization_config=rounded)
+    assert "was quantised by MLX: it needs backend=mlx" in refusal("torch", by_mlx)
+    other = {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
+    by_torch = copy_of(qwen2, tmp_path / "torch", **other)
+    assert "was quantised by bitsandbytes" in refusal("mlx", by_torch)
+
+
+# -- adapters -------------------------------------------------------------------------------------
+
+PEFT: dict[str, tuple[dict[str, Any], str]] = {  # entries of adapter_config.json
+    **{
+        kind: ({"peft_type": kind}, f"peft_type={kind}, and only adapters of LoRA")
+        for kind in ("IA3", "LOHA", "VERA", "OFT", "BOFT", "MISS", "LN_TUNING", "PROMPT_TUNING")
+    },
+    "alpha": ({"lora_alpha": None}, "lacks lora_alpha"),
+    "rank": ({"r": None}, "lacks r,"),
+    "invocation": ({"alora_invocation_tokens": [5]}, r"alora_invocation_tokens=[5]"),
+    "future": ({"use_bora": True}, "use_bora=True cannot be computed here"),
+}
+MLX: dict[str, tuple[dict[str, Any], str]] = {
+    "dora": ({"fine_tune_type": "dora"}, "fine_tune_type=dora, and only adapters of LoRA"),
+    "full": ({"fine_tune_type": "full"}, "fine_tune_type=full, and only adapters of LoRA"),
+    "scale": ({"lora_parameters": {"rank": 4, "dropout": 0.0}}, "lacks scale"),
+    "future": ({"lora_parameters": {"rank": 4, "scale": 1.0, "bora": 2}}, "bora=2 cannot be"),
+}
+
+
+@pytest.fixture(scope="module")
+def adapters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One adapter in the forms of both libraries."""
+    root = tmp_path_factory.mktemp("adapters")
+    peft = save_adapter(save_family(root / "base", "qwen2"), root / "peft")
+    convert_adapter(peft, root / "mlx")
+    return {"torch": peft, "mlx": root / "mlx"}
+
+
+def changed(adapter: Path, target: Path, entries: dict[str, Any]) -> Path:
+    """A copy with other entries in adapter_config.json. None takes one out."""
+    shutil.copytree(adapter, target)
+    config = json.loads((target / ADAPTER).read_text()) | entries
+    kept = {name: value for name, value in config.items() if value is not None}
+    (target / ADAPTER).write_text(json.dumps(kept))
+    return target
+
+
+@pytest.mark.parametrize("case", PEFT)
+def test_an_adapter_of_peft_that_is_no_lora_is_called_what_it_is(case, adapters, tmp_path):
+    entries, said = PEFT[case]
+    folder = changed(adapters["torch"], tmp_path / "other", entries)
+    assert said in refusal("torch", folder)
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        convert_adapter(folder, tmp_path / "new")
+
+
+@pytest.mark.parametrize("case", MLX)
+def test_an_adapter_of_mlx_that_is_no_lora_is_called_what_it_is(case, adapters, tmp_path):
+    entries, said = MLX[case]
+    folder = changed(adapters["mlx"], tmp_path / "other", entries)
+    assert said in refusal("mlx", folder)
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        convert_adapter(folder, tmp_path / "new")
+
+
+@on_each_backend
+@pytest.mark.parametrize("name", ["model.embed_tokens.weight", "lm_head.weight"])
+def test_weights_beside_the_layers_in_an_adapter_are_refused(backend, name, adapters, tmp_path):
+    """As peft writes them once the vocabulary was resized. No checkpoint would have kept them."""
+    folder = shutil.copytree(adapters[backend], tmp_path / "more")
+    file = folder / FILES["peft" if backend == "torch" else "mlx"]
+    name = f"base_model.model.{name}" if backend == "torch" else name
+    save_file(load_file(file) | {name: torch.randn(VOCAB, 32)}, file, {"format": "pt"})
+    said = refusal(backend, folder)
+    assert "must change only matrices of the layers" in said and name in said
+
+
+def test_the_same_in_torch_s_own_form_is_refused(adapters, tmp_path):
+    folder = shutil.copytree(adapters["torch"], tmp_path / "older")
+    weights = load_file(file := folder / FILES["peft"])
+    file.unlink()
+    torch.save(weights, folder / "adapter_model.bin")
+    LOADERS["torch"](folder)
+    more = weights | {"base_model.model.model.embed_tokens.weight": torch.randn(VOCAB, 32)}
+    torch.save(more, folder / "adapter_model.bin")
+    assert "must change only matrices of the layers" in refusal("torch", folder)

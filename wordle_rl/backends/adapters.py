@@ -10,7 +10,7 @@ names of transformers 4 and 5) and refuses anything else.
 import math
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,6 +51,19 @@ _CARRIED = (
     "exclude_modules", "layers_to_transform", "layers_pattern", "megatron_core",
     "qalora_group_size", "eva_config",
 )  # fmt: skip
+_COMPUTED = {  # what peft computes, or check_targets() refuses
+    *_CARRIED,
+    *["peft_type", "bias", "init_lora_weights", "modules_to_save", "trainable_token_indices"],
+    *["fan_in_fan_out", "rank_pattern", "alpha_pattern", "use_dora", "lora_bias", "loftq_config"],
+    *["corda_config", "lora_ga_config", "runtime_config", "ensure_weight_tying"],
+}
+_OF_MLX = {
+    "rank",
+    "scale",
+    "dropout",
+    "keys",
+    "alpha",
+}  # alpha: of older versions, which ignored it
 _PLAIN: dict[str, tuple[Any, ...]] = {  # the only values that mlx-lm can express
     "peft_type": ("LORA",), "bias": ("none",),
     # Others change the base under the adapter.
@@ -64,13 +77,41 @@ def is_adapter(folder: Path) -> bool:
 
 
 def read_adapter_form(folder: Path) -> AdapterFormat:
-    """The form of an adapter folder. Raises ConfigError when it is neither."""
+    """The form of an adapter folder.
+
+    Raises ConfigError when it is neither, is no LoRA adapter, lacks an entry that a library would
+    fill in, or has one that nobody here computes.
+    """
     config = read_object(folder / ADAPTER)
     if "peft_type" in config:
+        _check_kind(folder, "peft_type", config["peft_type"], "LORA")
+        _check_entries(folder, config, ("r", "lora_alpha"), _COMPUTED)
         return "peft"
-    if "lora_parameters" in config:
+    if "lora_parameters" in config or "fine_tune_type" in config:
+        kind, entries = config.get("fine_tune_type", "lora"), config.get("lora_parameters") or {}
+        _check_kind(folder, "fine_tune_type", kind, "lora")
+        _check_entries(folder, entries, ("rank", "scale"), _OF_MLX)
         return "mlx"
     raise ConfigError(f"{folder / ADAPTER}: neither PEFT's nor mlx-lm's")
+
+
+def _check_kind(folder: Path, entry: str, kind: Any, right: str) -> None:
+    if kind != right:
+        raise ConfigError(
+            f"{folder / ADAPTER}: {entry}={kind}, and only adapters of LoRA ({entry}={right}) can "
+            "be loaded"
+        )
+
+
+def _check_entries(
+    folder: Path, entries: Mapping[str, Any], needed: Sequence[str], known: Collection[str]
+) -> None:
+    """Raise ConfigError for an entry that is missing, or that nobody here computes."""
+    if lacking := [name for name in needed if entries.get(name) is None]:
+        raise ConfigError(f"{folder / ADAPTER} lacks {lacking[0]}, which libraries would fill in")
+    for name, value in entries.items():
+        if value and name not in known:
+            raise ConfigError(f"{folder / ADAPTER}: {name}={value!r} cannot be computed here")
 
 
 def find_base_name(folder: Path, wanted: AdapterFormat | None = None) -> str:
@@ -189,8 +230,6 @@ def _describe_mlx(config: dict[str, Any], modules: list[str]) -> dict[str, Any]:
 
 def _describe_peft(config: dict[str, Any], modules: list[str]) -> dict[str, Any]:
     """PEFT's config of an adapter, of mlx-lm's. modules: as in _describe_mlx()."""
-    if (kind := config.get("fine_tune_type", "lora")) != "lora":
-        raise ConfigError(f"PEFT's LoRA has no fine_tune_type={kind}")
     parameters = config["lora_parameters"]
     return {
         "peft_type": "LORA",

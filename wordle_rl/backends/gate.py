@@ -100,6 +100,17 @@ def check_weights(location: str, unused: Iterable[str]) -> None:
         )
 
 
+def check_quantization(location: str, given: dict[str, Any], *, mlx: bool) -> None:
+    """Raise ConfigError for a model that the other backend's library rounded."""
+    method = (given.get("quantization_config") or {}).get("quant_method")
+    if "quantization" in given and not method and not mlx:
+        raise ConfigError(f"model.path={location} was quantised by MLX: it needs backend=mlx")
+    if method == "bitsandbytes" and mlx:
+        raise ConfigError(
+            f"model.path={location} was quantised by bitsandbytes: it needs backend=lightning"
+        )
+
+
 def check_files(location: str) -> None:
     """Raise ConfigError if a folder has two sets of weights, of which libraries take either."""
     folder = Path(location)

@@ -33,7 +33,7 @@ from wordle_rl.backends.adapters import (
     has_tokenizer,
     is_adapter,
 )
-from wordle_rl.backends.gate import check_config, check_files, check_weights
+from wordle_rl.backends.gate import check_config, check_files, check_quantization, check_weights
 from wordle_rl.backends.loading import (
     check_fit,
     explain_load_errors,
@@ -101,6 +101,7 @@ def _load_pretrained(
             own = base, revision
     given: Any = PreTrainedConfig.get_config_dict(base, revision=revision)[0]
     check_files(base)
+    check_quantization(base, given, mlx=False)
     check_config(base, given)
     config = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
     check_places(base, config, settings.max_context)
@@ -210,15 +211,23 @@ def load_weights(model: Any, folder: Path, *, is_lora: bool) -> None:
 
 def load_adapter(model: Any, folder: Path) -> Any:
     """The model with the adapter of a folder, ready to train. Raises for one of another model."""
-    from peft import PeftModel, get_peft_model_state_dict
+    from peft import PeftModel, get_peft_model_state_dict, load_peft_weights
 
+    with explain_read_errors(_weights_file(folder)):
+        saved = load_peft_weights(str(folder), device="cpu")
+    check_targets(folder, saved)  # peft would also load embeddings, which no checkpoint has
     with _without_warnings():
         adapted: Any = PeftModel.from_pretrained(model, str(folder), is_trainable=True)
     check_targets(folder, adapted.base_model.targeted_module_names)
-    if (file := folder / FILES["peft"]).is_file():  # peft also reads adapter_model.bin
-        saved = {name: w for name, w in read_weights(file).items() if "lora_" in name}
-        check_fit(file, saved, get_peft_model_state_dict(adapted, save_embedding_layers=False))
+    own = get_peft_model_state_dict(adapted, save_embedding_layers=False)
+    check_fit(_weights_file(folder), saved, own)
     return adapted
+
+
+def _weights_file(folder: Path) -> Path:
+    """An adapter's weights, which older versions of peft wrote in torch's own form."""
+    usual, older = folder / FILES["peft"], folder / "adapter_model.bin"
+    return older if older.is_file() and not usual.exists() else usual
 
 
 def add_lora(model: Any, settings: LoraSettings, seed: int, revision: str = MAIN) -> Any:

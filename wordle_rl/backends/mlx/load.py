@@ -29,7 +29,7 @@ from wordle_rl.backends.adapters import (
     has_tokenizer,
     is_adapter,
 )
-from wordle_rl.backends.gate import check_config, check_files
+from wordle_rl.backends.gate import check_config, check_files, check_quantization
 from wordle_rl.backends.loading import check_fit, explain_load_errors, notice_offline, read_weights
 from wordle_rl.backends.saving import describe_rotation
 from wordle_rl.policy.computing import Precision
@@ -44,6 +44,7 @@ _FILES = ["*.json", "*.safetensors", "tokenizer.model", "*.txt", "*.jinja"]
 # Families that tests have compared with transformers. A window of some needs no further switch.
 _FAMILIES = ("gemma3", "gemma3_text", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
 _WINDOWED = ("mistral", "phi3")
+_ACTIVATIONS = dict.fromkeys(("gemma3", "gemma3_text"), "gelu_pytorch_tanh")  # others have silu
 _LORA = ("lora_a", "lora_b")  # names of an adapter's weights in a layer
 GENERATION = "generation_config.json"
 
@@ -174,6 +175,7 @@ def load_base(folder: Path) -> tuple[Any, dict[str, Any]]:
     """
     config = json.loads((folder / "config.json").read_bytes())
     check_files(str(folder))
+    check_quantization(str(folder), config, mlx=True)
     check_config(str(folder), config)
     try:
         config |= correct_config(config)
@@ -258,6 +260,7 @@ def correct_config(config: dict[str, Any]) -> dict[str, Any]:
         raise ConfigError(
             f"the architecture must be one of {', '.join(_FAMILIES)} with backend=mlx, not {kind}"
         )
+    _check_activation(kind, config.get("text_config", config))
     if kind == "gemma3":
         text = {**config["text_config"]}
         text |= _correct_gemma(text)
@@ -265,6 +268,16 @@ def correct_config(config: dict[str, Any]) -> dict[str, Any]:
         sizes = {"vocab_size": text["vocab_size"]} if "vocab_size" in text else {}
         return {**sizes, "text_config": text}
     return _correct_gemma(config) if kind == "gemma3_text" else _correct_others(config)
+
+
+def _check_activation(kind: str, config: dict[str, Any]) -> None:
+    """Raise ConfigError unless the activation is the one that mlx-lm has in a family's code."""
+    for name in ("hidden_act", "hidden_activation"):
+        right = _ACTIVATIONS.get(kind, "silu")
+        if (given := config.get(name, right)) != right:
+            raise ConfigError(
+                f"backend=mlx: mlx-lm's {kind} computes {right}, this model has {name}={given}"
+            )
 
 
 def _correct_others(config: dict[str, Any]) -> dict[str, Any]:

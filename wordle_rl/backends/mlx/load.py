@@ -31,7 +31,7 @@ from wordle_rl.backends.adapters import (
 )
 from wordle_rl.backends.gate import check_config, check_files, check_quantization
 from wordle_rl.backends.loading import check_fit, explain_load_errors, notice_offline, read_weights
-from wordle_rl.backends.saving import describe_rotation
+from wordle_rl.backends.saving import GENERATION, describe_rotation
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.models import MAIN, UNTRAINED, locate, portable_name
 from wordle_rl.policy.settings import LoraSettings, ModelSettings
@@ -46,7 +46,6 @@ _FAMILIES = ("gemma3", "gemma3_text", "llama", "mistral", "olmo2", "phi3", "qwen
 _WINDOWED = ("mistral", "phi3")
 _ACTIVATIONS = dict.fromkeys(("gemma3", "gemma3_text"), "gelu_pytorch_tanh")  # others have silu
 _LORA = ("lora_a", "lora_b")  # names of an adapter's weights in a layer
-GENERATION = "generation_config.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +55,7 @@ class LoadedModel:
     model: Any  # an mlx-lm model
     tokenizer: HFTokenizer
     config: dict[str, Any]  # its config.json, corrected for mlx-lm
-    generation: dict[str, Any] | None  # its generation_config.json
+    generation: dict[str, Any]  # its generation_config.json; empty without one
     adapter: dict[str, Any] | None = None  # adapter_config.json in mlx-lm's form, under LoRA
 
 
@@ -133,8 +132,8 @@ def _load_folder(settings: ModelSettings, location: str, precision: Precision) -
 def assemble(model: Any, config: dict[str, Any], base: Path, *, tokenizer: Path) -> LoadedModel:
     """A model of the folder base, with what lies beside its weights. tokenizer: its folder."""
     file = base / GENERATION
-    generation = json.loads(file.read_bytes()) if file.is_file() else None
-    stops = list_stop_ids((generation or {}).get("eos_token_id", config.get("eos_token_id")))
+    generation = read_object(file) if file.is_file() else {}
+    stops = list_stop_ids(generation.get("eos_token_id", config.get("eos_token_id")))
     inner = AutoTokenizer.from_pretrained(tokenizer, trust_remote_code=False)
     rows = getattr(model, "language_model", model).model.embed_tokens.weight.shape[0]
     texts = HFTokenizer(inner, extra_stop_ids=stops, vocabulary=rows)

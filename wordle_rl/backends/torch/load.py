@@ -314,6 +314,6 @@ def merge_model(source: Path, target: Path, precision: str) -> str:
         precision = str(dtype).removeprefix("torch.")
     if hasattr(model, "peft_config"):
         model = model.merge_and_unload(safe_merge=True)
-    save_model(model.to(getattr(torch, precision)), target)
+    save_model(model.to(getattr(torch, precision)), target, tokenizer.stop_ids)
     save_tokenizer(tokenizer.inner, target)
     return precision

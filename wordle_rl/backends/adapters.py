@@ -10,13 +10,14 @@ names of transformers 4 and 5) and refuses anything else.
 import math
 import re
 import shlex
+import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from safetensors.torch import save_file
 
-from wordle_rl.backends.loading import read_weights
+from wordle_rl.backends.loading import TEMPLATE, read_weights
 from wordle_rl.policy.models import MAIN, fetch_command, locate, may_be_on_hub
 from wordle_rl.policy.settings import LoraSettings
 from wordle_rl.runs.files import read_object, write_json
@@ -149,7 +150,7 @@ def find_base(folder: Path, wanted: AdapterFormat | None = None) -> tuple[str, s
 def has_tokenizer(folder: Path) -> bool:
     """Whether an adapter's folder has a tokenizer with its template, which a copy may lose."""
     file = folder / "tokenizer_config.json"
-    apart = (folder / "chat_template.jinja").is_file()
+    apart = (folder / TEMPLATE).is_file()
     return file.is_file() and (apart or "chat_template" in read_object(file))
 
 
@@ -204,6 +205,8 @@ def convert_adapter(source: Path, target: Path, *, base: str | None = None) -> A
     save_file(converted, target / FILES[other], metadata={"format": "pt"})
     write_json(target / ADAPTER, new_config)
     write_stages(target, stages_of(source))
+    if (template := source / TEMPLATE).is_file():
+        shutil.copy(template, target)
     return other
 
 

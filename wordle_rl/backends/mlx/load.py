@@ -16,7 +16,6 @@ from mlx.utils import tree_flatten
 from mlx_lm import utils as mlx_lm_utils
 from mlx_lm.models import gemma3, gemma3_text
 from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
-from transformers import AutoTokenizer
 
 from wordle_rl.backends.adapters import (
     ADAPTER,
@@ -30,7 +29,13 @@ from wordle_rl.backends.adapters import (
     is_adapter,
 )
 from wordle_rl.backends.gate import check_config, check_files, check_quantization
-from wordle_rl.backends.loading import check_fit, explain_load_errors, notice_offline, read_weights
+from wordle_rl.backends.loading import (
+    check_fit,
+    explain_load_errors,
+    load_tokenizer,
+    notice_offline,
+    read_weights,
+)
 from wordle_rl.backends.saving import GENERATION, describe_rotation
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.models import MAIN, UNTRAINED, locate, portable_name
@@ -117,7 +122,13 @@ def _load_folder(settings: ModelSettings, location: str, precision: Precision) -
         adapter = read_object(folder / ADAPTER) if has_adapter else None
         if adapter is not None:
             _load_adapter(model, folder)
-        loaded = assemble(model, config, base, tokenizer=folder if own else base)
+        loaded = assemble(
+            model,
+            config,
+            base,
+            tokenizer=folder if own else base,
+            adapter=folder if has_adapter else None,
+        )
     if settings.lora is not None:
         if adapter is None:
             adapter = _add_lora(model, settings.lora, portable_name(str(base)))
@@ -129,12 +140,17 @@ def _load_folder(settings: ModelSettings, location: str, precision: Precision) -
     return replace(loaded, adapter=adapter)
 
 
-def assemble(model: Any, config: dict[str, Any], base: Path, *, tokenizer: Path) -> LoadedModel:
-    """A model of the folder base, with what lies beside its weights. tokenizer: its folder."""
+def assemble(
+    model: Any, config: dict[str, Any], base: Path, *, tokenizer: Path, adapter: Path | None = None
+) -> LoadedModel:
+    """A model of the folder base, with what lies beside its weights.
+
+    tokenizer, adapter: their folders, if there is an adapter.
+    """
     file = base / GENERATION
     generation = read_object(file) if file.is_file() else {}
     stops = list_stop_ids(generation.get("eos_token_id", config.get("eos_token_id")))
-    inner = AutoTokenizer.from_pretrained(tokenizer, trust_remote_code=False)
+    inner = load_tokenizer(str(tokenizer), adapter=adapter)
     rows = getattr(model, "language_model", model).model.embed_tokens.weight.shape[0]
     texts = HFTokenizer(inner, extra_stop_ids=stops, vocabulary=rows)
     return LoadedModel(model=model, tokenizer=texts, config=config, generation=generation)

@@ -110,7 +110,8 @@ def merge_model(source: Path, target: Path, precision: str) -> str:
     config = {k: v for k, v in config.items() if not k.startswith("quantization")}
     save_config({**config, "dtype": precision}, target / "config.json")
     texts = base if is_adapter(source) and not has_tokenizer(source) else source
-    loaded = assemble(model, config, base, tokenizer=texts)
+    adapter = source if is_adapter(source) else None
+    loaded = assemble(model, config, base, tokenizer=texts, adapter=adapter)
     save_generation(target, config | loaded.generation, loaded.tokenizer.stop_ids)
     save_tokenizer(loaded.tokenizer.inner, target)
     return precision

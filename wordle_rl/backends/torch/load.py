@@ -14,13 +14,7 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    BitsAndBytesConfig,
-    PreTrainedConfig,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedConfig
 from transformers.pytorch_utils import Conv1D
 
 from wordle_rl.backends.adapters import (
@@ -38,6 +32,7 @@ from wordle_rl.backends.loading import (
     check_fit,
     explain_load_errors,
     explain_read_errors,
+    load_tokenizer,
     notice_offline,
     read_weights,
 )
@@ -105,7 +100,7 @@ def _load_pretrained(
     check_config(base, given)
     config = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
     check_places(base, config, settings.max_context)
-    tokenizer = AutoTokenizer.from_pretrained(own[0], revision=own[1], trust_remote_code=False)
+    tokenizer = load_tokenizer(*own, adapter=folder if settings.is_adapter else None)
     loaded: Any = AutoModelForCausalLM.from_pretrained(
         base, revision=revision, dtype=dtype, output_loading_info=True, trust_remote_code=False,
         **quantized,
@@ -215,10 +210,10 @@ def load_adapter(model: Any, folder: Path) -> Any:
 
     with explain_read_errors(_weights_file(folder)):
         saved = load_peft_weights(str(folder), device="cpu")
-    check_targets(folder, saved)  # peft would also load embeddings, which no checkpoint has
     with _without_warnings():
         adapted: Any = PeftModel.from_pretrained(model, str(folder), is_trainable=True)
     check_targets(folder, adapted.base_model.targeted_module_names)
+    check_targets(folder, saved)  # peft also loads embeddings, which no checkpoint would have
     own = get_peft_model_state_dict(adapted, save_embedding_layers=False)
     check_fit(_weights_file(folder), saved, own)
     return adapted

@@ -17,12 +17,13 @@ from typing import Any, Literal
 
 from safetensors.torch import save_file
 
+from wordle_rl.backends.bases import locate_base
 from wordle_rl.backends.loading import TEMPLATE, read_weights
 from wordle_rl.policy.models import MAIN, fetch_command, locate, may_be_on_hub
 from wordle_rl.policy.settings import LoraSettings
 from wordle_rl.runs.files import read_object, write_json
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.training.lineage import stages_of, write_stages
+from wordle_rl.training.lineage import base_of, stages_of, write_base, write_stages
 
 AdapterFormat = Literal["peft", "mlx"]
 
@@ -131,9 +132,9 @@ def find_base_name(folder: Path, wanted: AdapterFormat | None = None) -> str:
         )
     if not (name := read_object(folder / ADAPTER).get(_BASE[form])):
         raise ConfigError(f"{folder / ADAPTER} does not name its model: add an entry {_BASE[form]}")
-    location = locate(name)
+    location = locate_base(folder, name)
     if Path(location).exists() or (location == name and may_be_on_hub(name)):
-        return str(name)
+        return name if location == locate(name) else location
     command = fetch_command(name)
     raise ConfigError(
         f"{folder / ADAPTER}: {_BASE[form]}={name} is no folder here: "
@@ -143,7 +144,7 @@ def find_base_name(folder: Path, wanted: AdapterFormat | None = None) -> str:
 
 def find_base(folder: Path, wanted: AdapterFormat | None = None) -> tuple[str, str]:
     """Location and revision of the model under an adapter. Raises as find_base_name()."""
-    name = find_base_name(folder, wanted)
+    name = str(find_base_name(folder, wanted))
     return locate(name), read_object(folder / ADAPTER).get("revision") or MAIN
 
 
@@ -205,6 +206,7 @@ def convert_adapter(source: Path, target: Path, *, base: str | None = None) -> A
     save_file(converted, target / FILES[other], metadata={"format": "pt"})
     write_json(target / ADAPTER, new_config)
     write_stages(target, stages_of(source))
+    write_base(target, base_of(source) if base is None else {})
     if (template := source / TEMPLATE).is_file():
         shutil.copy(template, target)
     return other

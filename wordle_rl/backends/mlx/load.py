@@ -6,7 +6,7 @@ LoRA uses mlx-lm's own layers, on plain or quantised weights.
 import json
 import re
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from wordle_rl.backends.adapters import (
     has_tokenizer,
     is_adapter,
 )
+from wordle_rl.backends.bases import check_base, describe_base
 from wordle_rl.backends.gate import check_config, check_files, check_quantization
 from wordle_rl.backends.loading import (
     check_fit,
@@ -62,6 +63,7 @@ class LoadedModel:
     config: dict[str, Any]  # its config.json, corrected for mlx-lm
     generation: dict[str, Any]  # its generation_config.json; empty without one
     adapter: dict[str, Any] | None = None  # adapter_config.json in mlx-lm's form, under LoRA
+    base: dict[str, str] = field(default_factory=dict)  # what the adapter's record says of it
 
 
 class _Gemma3(gemma3.Model):
@@ -115,8 +117,11 @@ def _load_folder(settings: ModelSettings, location: str, precision: Precision) -
         has_adapter = is_adapter(folder)
         base = find_base(folder) if has_adapter else folder
         own = not has_adapter or has_tokenizer(folder)  # mlx-lm writes adapters without one
-        model, config = load_base(base)
         lora = settings.lora is not None or has_adapter
+        found = describe_base(str(base)) if lora else {}
+        if has_adapter and not settings.any_base:
+            check_base(folder, found, str(base))
+        model, config = load_base(base)
         fixed = lora or settings.frozen
         _cast(model, mx.bfloat16 if fixed and precision == "bf16" else mx.float32)
         adapter = read_object(folder / ADAPTER) if has_adapter else None
@@ -137,7 +142,7 @@ def _load_folder(settings: ModelSettings, location: str, precision: Precision) -
             alpha = have["scale"] * have["rank"]
             check_loaded_adapter(settings.lora, rank=have["rank"], alpha=alpha)
     model.freeze() if settings.frozen else _choose_trained(model, lora)
-    return replace(loaded, adapter=adapter)
+    return replace(loaded, adapter=adapter, base=found)
 
 
 def assemble(

@@ -20,6 +20,7 @@ from wordle_rl.backends.loading import (
 from wordle_rl.backends.mlx.load import LoadedModel, assemble, find_base, load_base
 from wordle_rl.backends.saving import save_generation, save_tokenizer
 from wordle_rl.runs.files import write_json
+from wordle_rl.training.lineage import write_base
 
 Weights = dict[str, mx.array]
 _MODEL = "model.safetensors"
@@ -39,6 +40,7 @@ def save_model_or_adapter(folder: Path, loaded: LoadedModel, weights: Weights) -
     if loaded.adapter is not None:
         _write_arrays(folder / FILES["mlx"], weights)
         write_json(folder / ADAPTER, loaded.adapter)
+        write_base(folder, loaded.base)
         return
     _, everything = _split_off_head(dict(tree_flatten(loaded.model.parameters())))
     _write_arrays(folder / _MODEL, everything | weights)

@@ -27,6 +27,7 @@ from wordle_rl.backends.adapters import (
     has_tokenizer,
     is_adapter,
 )
+from wordle_rl.backends.bases import check_base, describe_base
 from wordle_rl.backends.gate import check_config, check_files, check_quantization, check_weights
 from wordle_rl.backends.loading import (
     check_fit,
@@ -47,6 +48,7 @@ from wordle_rl.policy.tokenizer import HFTokenizer, list_stop_ids
 from wordle_rl.runs.checkpoints import CheckpointError
 from wordle_rl.runs.files import read_object, write_json
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.training.lineage import write_base
 
 # Rotations that change for the whole batch once its longest row passes the trained length.
 _BATCH_ROTATIONS = ("dynamic", "longrope")
@@ -112,6 +114,10 @@ def _load_pretrained(
             f"such as {missing[0]}: they are another model's"
         )
     check_weights(base, found["unexpected_keys"])
+    if settings.is_adapter or settings.lora is not None:
+        model.base_of_adapter = describe_base(base, revision)
+        if settings.is_adapter and not settings.any_base:
+            check_base(folder, model.base_of_adapter, base)
     ends = model.get_input_embeddings(), model.get_output_embeddings()
     if len({end.weight.data_ptr() for end in ends}) == 2:
         for part in (model.config, model.config.get_text_config()):
@@ -286,6 +292,7 @@ def save_adapter(model: Any, folder: Path) -> None:
     model.save_pretrained(folder, selected_adapters=["default"], save_embedding_layers=False)
     (folder / "adapter_model.safetensors").chmod((folder / ADAPTER).stat().st_mode)
     config = read_object(folder / ADAPTER)
+    write_base(folder, getattr(model.get_base_model(), "base_of_adapter", {}))
     if name := config["base_model_name_or_path"]:
         write_json(folder / ADAPTER, config | {"base_model_name_or_path": portable_name(name)})
 

@@ -138,7 +138,17 @@ def test_a_folder_that_the_other_library_rounded_is_called_that(qwen2, tmp_path)
 PEFT: dict[str, tuple[dict[str, Any], str]] = {  # entries of adapter_config.json
     **{
         kind: ({"peft_type": kind}, f"peft_type={kind}, and only adapters of LoRA")
-        for kind in ("IA3", "LOHA", "VERA", "OFT", "BOFT", "MISS", "LN_TUNING", "PROMPT_TUNING")
+        for kind in (
+            "IA3",
+            "LOHA",
+            "VERA",
+            "OFT",
+            "BOFT",
+            "MISS",
+            "LN_TUNING",
+            "PROMPT_TUNING",
+            "PREFIX_TUNING",
+        )
     },
     "alpha": ({"lora_alpha": None}, "lacks lora_alpha"),
     "rank": ({"r": None}, "lacks r,"),

@@ -22,10 +22,11 @@ FOLDER = Path(__file__).parents[1] / "helpers" / "templates"
 PROMPTS = {
     "qwen3": ("<|im_start|>assistant\n<think>\n\n</think>\n\n", "<|im_start|>assistant\n"),
     "opens_thought": (
-        "<|im_start|>assistant\n<think>\n\n</think>\n\n", "<|im_start|>assistant\n<think>\n",
+        "<|im_start|>assistant\n<think>\n\n</think>\n\n",
+        "<|im_start|>assistant\n<think>\n",
     ),
     "r1_distill": (None, "<|assistant|><think>\n"),
-}  # fmt: skip
+}
 CASES = [
     (name, think)
     for name, prompts in PROMPTS.items()

@@ -51,7 +51,7 @@ def check_config(location: str, given: dict[str, Any]) -> None:
 
     given: its entries as they are in the file. Families that transformers does not know pass.
     """
-    kind = given.get("model_type")
+    kind = str(given.get("model_type"))
     if kind not in CONFIG_MAPPING:
         return
     config: Any = CONFIG_MAPPING[kind].from_dict({**given})

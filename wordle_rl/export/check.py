@@ -67,16 +67,15 @@ def export(
         folder = Path(room) / "model"
         written = formats.write(source.folder, folder, form, precision)
         probe = play_probe(source)
-        batch = probe.batch
         base = None
         if source.base is not None:
             with announce("scoring the base"):
-                base = _build_policy(source, source.base).score(batch)
+                base = _build_policy(source, source.base).score(probe.batch)
         answers = answer_plainly(source, folder, form, probe)
         exported = open_export(source, folder, form, probe.opening)
         with announce("scoring the export"):
-            found = exported.score(batch)
-        change = measure_change(batch.trained, probe.scores, found, base)
+            found = exported.score(probe.batch)
+        change = measure_change(probe.batch.trained, probe.scores, found, base)
         check_change(change, written)
         check_answers(probe, answers, exported, change)
         (folder / "README.md").write_text(card(written, change), encoding="utf-8")
@@ -177,15 +176,7 @@ def check_answers(
 
     Where two greedy answers part, their tokens must be as likely, but for what the weights changed.
     """
-    pairs = list[list[int]]()
-    for prompt, wanted, found in zip(probe.prompts, probe.answers, answers, strict=True):
-        both = itertools.zip_longest(wanted, found[: len(wanted)])
-        place = next((i for i, (one, other) in enumerate(both) if one != other), None)
-        if place is not None:
-            if place >= len(found):
-                raise ConfigError(f"{_OTHER} ends an answer earlier; nothing was exported")
-            pairs += [[*prompt, *part[: place + 1]] for part in (wanted, found)]
-    if not pairs:
+    if not (pairs := _find_partings(probe, answers)):
         return
     talks = [
         Talk(ids=ids, trained=[False] * (len(ids) - 1) + [True], logprobs=[0.0] * len(ids))
@@ -198,6 +189,22 @@ def check_answers(
         raise ConfigError(
             f"{_OTHER} draws tokens that are {apart:.2g} nats less likely; nothing was exported"
         )
+
+
+def _find_partings(probe: Probe, answers: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Prompt and answer up to the first token that differs: the trained model's, then the other's.
+
+    Raises ConfigError if an answer is the other's beginning.
+    """
+    pairs = list[list[int]]()
+    for prompt, *both in zip(probe.prompts, probe.answers, answers, strict=True):
+        length = min(map(len, both))
+        place = next((i for i in range(length) if both[0][i] != both[1][i]), None)
+        if place is not None:
+            pairs += [[*prompt, *answer[: place + 1]] for answer in both]
+        elif len(both[0]) != len(both[1]) and (length < len(both[0]) or both[0][-1] in probe.stops):
+            raise ConfigError(f"{_OTHER} ends answers elsewhere; nothing was exported")
+    return pairs
 
 
 def open_export(source: Source, folder: Path, form: Format, opening: list[int]) -> Policy:

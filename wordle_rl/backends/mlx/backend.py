@@ -70,7 +70,7 @@ def answer_plainly(folder: Path, prompts: Sequence[Sequence[int]], most: int) ->
     answers = []
     for prompt in prompts:
         answer: list[int] = []
-        for token, _ in generate_step(mx.array(prompt), model, max_tokens=most):
+        for token, _ in generate_step(mx.array([*prompt]), model, max_tokens=most):
             answer.append(int(token))
             if answer[-1] in tokenizer.eos_token_ids:
                 break

@@ -50,7 +50,7 @@ _FILES = ["*.json", "*.safetensors", "tokenizer.model", "*.txt", "*.jinja"]
 # Families that tests have compared with transformers. A window of some needs no further switch.
 _FAMILIES = ("gemma3", "gemma3_text", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
 _WINDOWED = ("mistral", "phi3")
-_ACTIVATIONS = dict.fromkeys(("gemma3", "gemma3_text"), "gelu_pytorch_tanh")  # others have silu
+_GELU = ("gemma3", "gemma3_text")  # whose activation it is; others have silu
 _LORA = ("lora_a", "lora_b")  # names of an adapter's weights in a layer
 
 
@@ -116,24 +116,19 @@ def _load_folder(settings: ModelSettings, location: str, precision: Precision) -
         folder = fetch_model(location, settings.revision)
         has_adapter = is_adapter(folder)
         base = find_base(folder) if has_adapter else folder
-        own = not has_adapter or has_tokenizer(folder)  # mlx-lm writes adapters without one
+        # mlx-lm writes adapters without a tokenizer.
+        place = base if has_adapter and not has_tokenizer(folder) else folder
         lora = settings.lora is not None or has_adapter
         found = describe_base(str(base)) if lora else {}
         if has_adapter and not settings.any_base:
             check_base(folder, found, str(base))
         model, config = load_base(base)
-        fixed = lora or settings.frozen
-        _cast(model, mx.bfloat16 if fixed and precision == "bf16" else mx.float32)
+        rounds = precision == "bf16" and (lora or settings.frozen)
+        _cast(model, mx.bfloat16 if rounds else mx.float32)
         adapter = read_object(folder / ADAPTER) if has_adapter else None
         if adapter is not None:
             _load_adapter(model, folder)
-        loaded = assemble(
-            model,
-            config,
-            base,
-            tokenizer=folder if own else base,
-            adapter=folder if has_adapter else None,
-        )
+        loaded = assemble(model, config, base, tokenizer=place, adapter=folder)
     if settings.lora is not None:
         if adapter is None:
             adapter = _add_lora(model, settings.lora, portable_name(str(base)))
@@ -150,7 +145,7 @@ def assemble(
 ) -> LoadedModel:
     """A model of the folder base, with what lies beside its weights.
 
-    tokenizer, adapter: their folders, if there is an adapter.
+    tokenizer: its folder. adapter: the adapter's, if any, which may have a template of its own.
     """
     file = base / GENERATION
     generation = read_object(file) if file.is_file() else {}
@@ -292,8 +287,8 @@ def correct_config(config: dict[str, Any]) -> dict[str, Any]:
 
 def _check_activation(kind: str, config: dict[str, Any]) -> None:
     """Raise ConfigError unless the activation is the one that mlx-lm has in a family's code."""
+    right = "gelu_pytorch_tanh" if kind in _GELU else "silu"
     for name in ("hidden_act", "hidden_activation"):
-        right = _ACTIVATIONS.get(kind, "silu")
         if (given := config.get(name, right)) != right:
             raise ConfigError(
                 f"backend=mlx: mlx-lm's {kind} computes {right}, this model has {name}={given}"

@@ -96,9 +96,13 @@ def build_policy(
 
 
 def answer_plainly(
-    folder: Path, prompts: Sequence[Sequence[int]], most: int, *, base: tuple[str, str] | None,
+    folder: Path,
+    prompts: Sequence[Sequence[int]],
+    most: int,
+    *,
+    base: tuple[str, str] | None,
     stops: Collection[int],
-) -> list[list[int]]:  # fmt: skip
+) -> list[list[int]]:
     """Greedy answers of a folder to prompts, by transformers and peft alone, in float32.
 
     most: tokens of an answer. base: location and revision of the model under an adapter. What its

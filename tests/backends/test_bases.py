@@ -86,10 +86,16 @@ def test_a_local_base_is_found_from_any_folder_and_missed_by_name(backend, tmp_p
     expected = POLICIES[backend](adapter).score(BATCH)
     monkeypatch.chdir(elsewhere)
     np.testing.assert_array_equal(POLICIES[backend](adapter).score(BATCH), expected)
+    POLICIES[backend](adapter).export(tmp_path / "again")
+    assert base_of(tmp_path / "again") == base_of(adapter)
     (tmp_path / "base").rename(tmp_path / "moved")
     with pytest.raises(ConfigError) as stop:  # and nobody asks the hub for a model "base"
         POLICIES[backend](adapter)
     assert f"its base base is missing, which was in {tmp_path / 'base'}" in str(stop.value)
+    config = json.loads((adapter / ADAPTER).read_text())
+    (adapter / ADAPTER).write_text(json.dumps(config | {entry: str(tmp_path / "moved")}))
+    np.testing.assert_array_equal(POLICIES[backend](adapter).score(BATCH), expected)
+    (adapter / ADAPTER).write_text(json.dumps(config))
     shutil.copytree(tmp_path / "moved", elsewhere / "base")
     np.testing.assert_array_equal(POLICIES[backend](adapter).score(BATCH), expected)
 

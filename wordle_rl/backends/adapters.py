@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from safetensors.torch import save_file
 
-from wordle_rl.backends.bases import locate_base
+from wordle_rl.backends.bases import ADAPTER, locate_base
 from wordle_rl.backends.loading import TEMPLATE, read_weights
 from wordle_rl.policy.models import MAIN, fetch_command, locate, may_be_on_hub
 from wordle_rl.policy.settings import LoraSettings
@@ -27,7 +27,6 @@ from wordle_rl.training.lineage import base_of, stages_of, write_base, write_sta
 
 AdapterFormat = Literal["peft", "mlx"]
 
-ADAPTER = "adapter_config.json"
 LM_HEAD = "lm_head"  # the language-model head's name in transformers
 FILES: dict[AdapterFormat, str] = {
     "peft": "adapter_model.safetensors",

@@ -1,7 +1,8 @@
 """The model under an adapter: where it is, and whether it is the one that the adapter belongs to.
 
-An adapter's record, wordle_rl.json, has an entry `base`: the digest of that model, and the absolute
-path of a local one. An adapter without a record is loaded on the model that its config names.
+An adapter's record, wordle_rl.json, has an entry `base`: the digest of that model, and the name and
+absolute path of a local one. An adapter without a record is loaded on the model that its config
+names, and so is one whose config was given another name.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ from wordle_rl.runs.files import read_object
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.lineage import base_of
 
+ADAPTER = "adapter_config.json"
 _WHOLE = 2**26  # bytes of weights that are read as a whole; of more, some of each tensor
 _SAMPLE = 4096  # bytes at the beginning, the middle and the end of a tensor
 # Entries of a config.json that weights do not show. Others differ by the version that wrote them.
@@ -28,14 +30,21 @@ _TELLING = (
 )
 
 
-def describe_base(location: str, revision: str = MAIN) -> dict[str, str]:
-    """The entry of an adapter's record for a model. Empty where its files are not here."""
+def describe_base(
+    location: str, revision: str = MAIN, *, adapter: Path | None = None
+) -> dict[str, str]:
+    """The entry of an adapter's record for a model. Empty where its files are not here.
+
+    adapter: the folder of the one that is on it already, whose config has the model's name.
+    """
     folder = _find_folder(location, revision)
     if folder is None:
         return {}
     described = {"digest": digest_model(folder)}
     if Path(location).is_dir() and portable_name(location) == location:
-        described["path"] = str(folder.resolve())
+        config = {"model": location} if adapter is None else read_object(adapter / ADAPTER)
+        name = config.get("base_model_name_or_path") or config["model"]
+        described |= {"name": name, "path": str(folder.resolve())}
     return described
 
 
@@ -54,7 +63,8 @@ def locate_base(adapter: Path, name: str) -> str:
 
     Raises ConfigError for a local model that is missing. The hub may have another of its name.
     """
-    if (path := base_of(adapter).get("path")) is None:
+    base = base_of(adapter)
+    if (path := base.get("path")) is None or base.get("name") != name:
         return locate(name)
     for place in (path, locate(name)):
         if Path(place).is_dir():

@@ -15,8 +15,8 @@ package made has no record, and what it was trained on elsewhere is unknown. Ent
 - reference: another model that it learnt from: name, sha256 of the files in its folder, stages.
 - embedded: the name of the embedded model that it became a part of, if any.
 
-The record of an adapter also has `base`: the digest of the model under it, and the absolute path of
-a local one.
+The record of an adapter also has `base`: the digest of the model under it, and the name and the
+absolute path of a local one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

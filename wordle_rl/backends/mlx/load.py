@@ -119,7 +119,8 @@ def _load_folder(settings: ModelSettings, location: str, precision: Precision) -
         # mlx-lm writes adapters without a tokenizer.
         place = base if has_adapter and not has_tokenizer(folder) else folder
         lora = settings.lora is not None or has_adapter
-        found = describe_base(str(base)) if lora else {}
+        taught = folder if has_adapter else None
+        found = describe_base(str(base), adapter=taught) if lora else {}
         if has_adapter and not settings.any_base:
             check_base(folder, found, str(base))
         model, config = load_base(base)
@@ -128,7 +129,7 @@ def _load_folder(settings: ModelSettings, location: str, precision: Precision) -
         adapter = read_object(folder / ADAPTER) if has_adapter else None
         if adapter is not None:
             _load_adapter(model, folder)
-        loaded = assemble(model, config, base, tokenizer=place, adapter=folder)
+        loaded = assemble(model, config, base, tokenizer=place, adapter=taught)
     if settings.lora is not None:
         if adapter is None:
             adapter = _add_lora(model, settings.lora, portable_name(str(base)))

@@ -115,7 +115,8 @@ def _load_pretrained(
         )
     check_weights(base, found["unexpected_keys"])
     if settings.is_adapter or settings.lora is not None:
-        model.base_of_adapter = describe_base(base, revision)
+        taught = folder if settings.is_adapter else None
+        model.base_of_adapter = describe_base(base, revision, adapter=taught)
         if settings.is_adapter and not settings.any_base:
             check_base(folder, model.base_of_adapter, base)
     ends = model.get_input_embeddings(), model.get_output_embeddings()

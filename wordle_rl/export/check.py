@@ -129,28 +129,37 @@ def play_probe(source: Source) -> Probe:
     tokens = min(source.sampling.max_tokens, _TOKENS)
     sampling = Sampling(temperature=source.sampling.temperature, max_tokens=tokens)
     draws = Draws(seed=_SEED, stream=Stream.EVALUATION)
-    secrets = list(itertools.islice(itertools.cycle(source.secrets), _GAMES))
-    games = new_games(secrets, source.words, source.rules)
+    secrets = itertools.islice(itertools.cycle(source.secrets), _GAMES)
+    games = new_games([*secrets], source.words, source.rules)
     with announce("playing held-out games"):
         try:
             player = ModelPlayer(engine=policy.engine(), form=form, sampling=sampling, draws=draws)
             play(player, games, answers=_ANSWERS)
-            talks = [talk for mine in player.all_talks(games) for talk in mine]
+            talks = [*itertools.chain(*player.all_talks(games))]
             batch = pad(talks, policy.tokenizer.pad_id)
-            prompts = [talk.ids[: max(a.start for a in talk.answers.values())] for talk in talks]
-            prompts = prompts[:_PROMPTS]
-            greedy, uniforms = replace(sampling, temperature=0), np.zeros((len(prompts), tokens))
-            answers = policy.engine().complete(prompts, greedy, uniforms)
+            prompts = [_last_prompt(talk) for talk in talks[:_PROMPTS]]
             return Probe(
                 opening=form.opening(State()),
                 batch=batch,
                 scores=policy.score(batch),
                 prompts=prompts,
-                answers=[answer.ids for answer in answers],
+                answers=_answer_greedily(policy, prompts, tokens),
                 stops=policy.tokenizer.stop_ids,
             )
         except NotFinite as error:
             raise ConfigError(f"{error}: the weights of the run may be broken") from None
+
+
+def _last_prompt(talk: Talk) -> list[int]:
+    """A conversation up to its last answer."""
+    return talk.ids[: max(answer.start for answer in talk.answers.values())]
+
+
+def _answer_greedily(policy: Policy, prompts: list[list[int]], tokens: int) -> list[list[int]]:
+    """The likeliest answers to prompts, of at most so many tokens."""
+    sampling = Sampling(temperature=0, max_tokens=tokens)
+    answers = policy.engine().complete(prompts, sampling, np.zeros((len(prompts), tokens)))
+    return [answer.ids for answer in answers]
 
 
 def answer_plainly(source: Source, folder: Path, form: Format, probe: Probe) -> list[list[int]]:

@@ -114,31 +114,36 @@ def load_model(settings: ModelSettings, *, precision: Precision) -> LoadedModel:
 def _load_folder(settings: ModelSettings, location: str, precision: Precision) -> LoadedModel:
     with explain_load_errors(location, on_disk=True, library="mlx-lm"):
         folder = fetch_model(location, settings.revision)
-        has_adapter = is_adapter(folder)
-        base = find_base(folder) if has_adapter else folder
-        # mlx-lm writes adapters without a tokenizer.
-        place = base if has_adapter and not has_tokenizer(folder) else folder
-        lora = settings.lora is not None or has_adapter
-        taught = folder if has_adapter else None
+        taught = folder if is_adapter(folder) else None
+        base = folder if taught is None else find_base(folder)
+        lora = settings.lora is not None or taught is not None
         found = describe_base(str(base), adapter=taught) if lora else {}
-        if has_adapter and not settings.any_base:
+        if taught is not None and not settings.any_base:
             check_base(folder, found, str(base))
         model, config = load_base(base)
         rounds = precision == "bf16" and (lora or settings.frozen)
         _cast(model, mx.bfloat16 if rounds else mx.float32)
-        adapter = read_object(folder / ADAPTER) if has_adapter else None
-        if adapter is not None:
+        if taught is not None:
             _load_adapter(model, folder)
+        # mlx-lm writes adapters without a tokenizer.
+        place = base if taught is not None and not has_tokenizer(folder) else folder
         loaded = assemble(model, config, base, tokenizer=place, adapter=taught)
+    adapter = None if taught is None else read_object(folder / ADAPTER)
     if settings.lora is not None:
-        if adapter is None:
-            adapter = _add_lora(model, settings.lora, portable_name(str(base)))
-        else:
-            have = adapter["lora_parameters"]
-            alpha = have["scale"] * have["rank"]
-            check_loaded_adapter(settings.lora, rank=have["rank"], alpha=alpha)
+        adapter = _choose_adapter(model, settings.lora, adapter, portable_name(str(base)))
     model.freeze() if settings.frozen else _choose_trained(model, lora)
     return replace(loaded, adapter=adapter, base=found)
+
+
+def _choose_adapter(
+    model: Any, settings: LoraSettings, adapter: dict[str, Any] | None, base: str
+) -> dict[str, Any]:
+    """The config of a model's adapter, to which one is added if it has none."""
+    if adapter is None:
+        return _add_lora(model, settings, base)
+    have = adapter["lora_parameters"]
+    check_loaded_adapter(settings, rank=have["rank"], alpha=have["scale"] * have["rank"])
+    return adapter
 
 
 def assemble(

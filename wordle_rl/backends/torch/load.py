@@ -90,8 +90,9 @@ def _load_pretrained(
     settings: ModelSettings, dtype: torch.dtype, quantized: dict[str, Any]
 ) -> tuple[Any, Any]:
     base, revision, folder = settings.location, settings.revision, Path(settings.location)
+    adapter = folder if settings.is_adapter else None
     own = base, revision  # where the tokenizer is
-    if settings.is_adapter:
+    if adapter is not None:
         base, revision = find_base(folder, "peft")
         notice_offline(base)
         if not has_tokenizer(folder):
@@ -102,23 +103,35 @@ def _load_pretrained(
     check_config(base, given)
     config = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
     check_places(base, config, settings.max_context)
-    tokenizer = load_tokenizer(*own, adapter=folder if settings.is_adapter else None)
+    tokenizer = load_tokenizer(*own, adapter=adapter)
+    model = _load_whole(base, revision, dtype, quantized)
+    if adapter is not None or settings.lora is not None:
+        model.base_of_adapter = describe_base(base, revision, adapter=adapter)
+    if adapter is not None:
+        if not settings.any_base:
+            check_base(folder, model.base_of_adapter, base)
+        return load_adapter(model, folder), tokenizer
+    # Freeze the vision part: games have no images.
+    inside = {*model.get_decoder().parameters(), *model.get_output_embeddings().parameters()}
+    for parameter in model.parameters():
+        if parameter not in inside:
+            parameter.requires_grad_(False)
+    return model, tokenizer
+
+
+def _load_whole(location: str, revision: str, dtype: torch.dtype, quantized: dict[str, Any]) -> Any:
+    """A model with all weights of its files, and none that they lack. Raises ConfigError."""
     loaded: Any = AutoModelForCausalLM.from_pretrained(
-        base, revision=revision, dtype=dtype, output_loading_info=True, trust_remote_code=False,
+        location, revision=revision, dtype=dtype, output_loading_info=True, trust_remote_code=False,
         **quantized,
     )  # fmt: skip
     model, found = loaded
     if missing := sorted(found["missing_keys"]):
         raise ConfigError(
-            f"model.path={base} lacks {len(missing)} of the weights that its config.json asks for, "
-            f"such as {missing[0]}: they are another model's"
+            f"model.path={location} lacks {len(missing)} of the weights that its config.json asks "
+            f"for, such as {missing[0]}: they are another model's"
         )
-    check_weights(base, found["unexpected_keys"])
-    if settings.is_adapter or settings.lora is not None:
-        taught = folder if settings.is_adapter else None
-        model.base_of_adapter = describe_base(base, revision, adapter=taught)
-        if settings.is_adapter and not settings.any_base:
-            check_base(folder, model.base_of_adapter, base)
+    check_weights(location, found["unexpected_keys"])
     ends = model.get_input_embeddings(), model.get_output_embeddings()
     if len({end.weight.data_ptr() for end in ends}) == 2:
         for part in (model.config, model.config.get_text_config()):
@@ -129,14 +142,7 @@ def _load_pretrained(
         for module in model.modules():
             if hasattr(module, "support_avx512bf16_for_cpu"):
                 module.support_avx512bf16_for_cpu = False
-    if settings.is_adapter:
-        return load_adapter(model, folder), tokenizer
-    # Freeze the vision part: games have no images.
-    inside = {*model.get_decoder().parameters(), *model.get_output_embeddings().parameters()}
-    for parameter in model.parameters():
-        if parameter not in inside:
-            parameter.requires_grad_(False)
-    return model, tokenizer
+    return model
 
 
 def check_places(location: str, config: Any, max_context: int) -> None:

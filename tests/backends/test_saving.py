@@ -10,7 +10,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Phi3Config, Qwen2Config
 
-from tests.helpers.families import CONFIGS, IDS, WIDE, build
+from tests.helpers.families import CONFIGS, IDS, WIDE, build, save_family
+from tests.helpers.mlx_tiny import settings_of
 from tests.helpers.tiny import (
     full_logprobs,
     gemma_like_tokenizer,
@@ -19,7 +20,12 @@ from tests.helpers.tiny import (
     sharpen,
 )
 from wordle_rl.backends.mlx import load as mlx_models
+from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.backends.mlx.save import merge_model as mlx_merge
 from wordle_rl.backends.tiny_model import build_tokenizer
+from wordle_rl.backends.torch.load import load_model
+from wordle_rl.backends.torch.load import merge_model as torch_merge
+from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.runs.instantiate import ConfigError
 
@@ -94,3 +100,47 @@ def test_a_tokenizer_names_a_class_of_both_generations(make: Any, tmp_path: Path
     assert written["tokenizer_class"] in ("PreTrainedTokenizerFast", "Qwen2Tokenizer")
     text = "Guess. <guess>crane</guess>"
     assert AutoTokenizer.from_pretrained(tmp_path).encode(text) == inner.encode(text)
+
+
+# -- how a reader draws ---------------------------------------------------------------------------
+
+PENALTY = {"do_sample": True, "repetition_penalty": 1.5, "top_k": 20, "top_p": 0.8}
+PENALTY |= {"temperature": 0.7, "bos_token_id": 1}
+
+
+def torch_export(base: Path, target: Path) -> None:
+    network, tokenizer = load_model(settings_of(base), precision="fp32", device="cpu")
+    policy_of(network, tokenizer).export(target)
+
+
+def mlx_export(base: Path, target: Path) -> None:
+    loaded = mlx_models.load_model(settings_of(base), precision="fp32")
+    MlxPolicy(loaded, temperature=1.0, optim=Optim()).export(target)
+
+
+WRITERS: dict[str, Any] = {
+    "a run on torch": torch_export,
+    "a run on MLX": mlx_export,
+    "merged": lambda base, target: torch_merge(base, target, "float32"),
+    "for mlx-lm": lambda base, target: mlx_merge(base, target, "float32"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_reader_draws_the_likeliest_tokens_whatever_the_base_says(writer, tmp_path):
+    base, target = save_family(tmp_path / "base", "llama"), tmp_path / "written"
+    (base / "generation_config.json").write_text(json.dumps(PENALTY | {"eos_token_id": 339}))
+    WRITERS[writer](base, target)
+    written = json.loads((target / "generation_config.json").read_text())
+    ends = [qwen_like_tokenizer().eos_token_id, 339]
+    assert written.pop("pad_token_id", 0) == 0  # of config.json
+    assert written == {"bos_token_id": 1, "eos_token_id": ends}
+    model, ids = read(target), [*range(10, 15)] * 4  # a penalty would forbid what stands here
+    drawn = model.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False)[0].tolist()
+    expected = ids
+    while len(expected) < len(drawn):
+        with torch.no_grad():
+            logits = model(torch.tensor([expected])).logits[0, -1]
+        expected = [*expected, int(logits.argmax())]
+    assert drawn == expected and len(drawn) > len(ids)

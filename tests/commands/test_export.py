@@ -1,5 +1,6 @@
 """Exports play as the trained model does, or are refused in one line with nothing left behind."""
 
+import json
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.helpers import exports as made
 from tests.helpers.tiny import full_logprobs, qwen_like_tokenizer
+from wordle_rl.backends import saving
+from wordle_rl.backends.torch import backend as torch_backend
 from wordle_rl.commands.export import export as command
 from wordle_rl.export.check import Change, check_change
 from wordle_rl.runs.instantiate import ConfigError
@@ -205,6 +208,26 @@ def test_weights_that_were_merged_wrongly_are_refused_and_nothing_is_left(
     assert "the exported model differs from the trained one" in line
     assert "nothing was exported" in line
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("form", ["merged", "peft"])
+def test_a_folder_that_its_library_would_play_otherwise_is_refused(
+    form: str, adapted: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, run = adapted
+    penalty = {"repetition_penalty": 3.0}
+    file = base / "generation_config.json"
+    before = file.read_text()
+    file.write_text(json.dumps(json.loads(before) | penalty))
+    try:
+        card = (export(run, tmp_path / "good", form=form) / "README.md").read_text()
+        assert ("repetition_penalty=1.0, top_k=0, top_p=1.0" in card) == (form == "peft")
+        monkeypatch.setattr(saving, "save_generation", lambda *_: None)
+        monkeypatch.setattr(torch_backend, "NEUTRAL", {})
+        assert "plays other greedy games" in refuse(run, tmp_path / "bad", form=form)
+        assert [path.name for path in tmp_path.iterdir()] == ["good"]
+    finally:
+        file.write_text(before)
 
 
 @pytest.mark.parametrize(

@@ -10,22 +10,23 @@ names of transformers 4 and 5) and refuses anything else.
 import math
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+import shutil
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from safetensors.torch import save_file
 
-from wordle_rl.backends.loading import read_weights
+from wordle_rl.backends.bases import ADAPTER, locate_base
+from wordle_rl.backends.loading import TEMPLATE, read_weights
 from wordle_rl.policy.models import MAIN, fetch_command, locate, may_be_on_hub
 from wordle_rl.policy.settings import LoraSettings
 from wordle_rl.runs.files import read_object, write_json
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.training.lineage import stages_of, write_stages
+from wordle_rl.training.lineage import base_of, stages_of, write_base, write_stages
 
 AdapterFormat = Literal["peft", "mlx"]
 
-ADAPTER = "adapter_config.json"
 LM_HEAD = "lm_head"  # the language-model head's name in transformers
 FILES: dict[AdapterFormat, str] = {
     "peft": "adapter_model.safetensors",
@@ -51,6 +52,19 @@ _CARRIED = (
     "exclude_modules", "layers_to_transform", "layers_pattern", "megatron_core",
     "qalora_group_size", "eva_config",
 )  # fmt: skip
+_COMPUTED = {  # what peft computes, or check_targets() refuses
+    *_CARRIED,
+    *["peft_type", "bias", "init_lora_weights", "modules_to_save", "trainable_token_indices"],
+    *["fan_in_fan_out", "rank_pattern", "alpha_pattern", "use_dora", "lora_bias", "loftq_config"],
+    *["corda_config", "lora_ga_config", "runtime_config", "ensure_weight_tying"],
+}
+_OF_MLX = {
+    "rank",
+    "scale",
+    "dropout",
+    "keys",
+    "alpha",
+}  # alpha: of older versions, which ignored it
 _PLAIN: dict[str, tuple[Any, ...]] = {  # the only values that mlx-lm can express
     "peft_type": ("LORA",), "bias": ("none",),
     # Others change the base under the adapter.
@@ -64,13 +78,41 @@ def is_adapter(folder: Path) -> bool:
 
 
 def read_adapter_form(folder: Path) -> AdapterFormat:
-    """The form of an adapter folder. Raises ConfigError when it is neither."""
+    """The form of an adapter folder.
+
+    Raises ConfigError when it is neither, is no LoRA adapter, lacks an entry that a library would
+    fill in, or has one that nobody here computes.
+    """
     config = read_object(folder / ADAPTER)
     if "peft_type" in config:
+        _check_kind(folder, "peft_type", config["peft_type"], "LORA")
+        _check_entries(folder, config, ("r", "lora_alpha"), _COMPUTED)
         return "peft"
-    if "lora_parameters" in config:
+    if "lora_parameters" in config or "fine_tune_type" in config:
+        kind, entries = config.get("fine_tune_type", "lora"), config.get("lora_parameters") or {}
+        _check_kind(folder, "fine_tune_type", kind, "lora")
+        _check_entries(folder, entries, ("rank", "scale"), _OF_MLX)
         return "mlx"
     raise ConfigError(f"{folder / ADAPTER}: neither PEFT's nor mlx-lm's")
+
+
+def _check_kind(folder: Path, entry: str, kind: Any, right: str) -> None:
+    if kind != right:
+        raise ConfigError(
+            f"{folder / ADAPTER}: {entry}={kind}, and only adapters of LoRA ({entry}={right}) can "
+            "be loaded"
+        )
+
+
+def _check_entries(
+    folder: Path, entries: Mapping[str, Any], needed: Sequence[str], known: Collection[str]
+) -> None:
+    """Raise ConfigError for an entry that is missing, or that nobody here computes."""
+    if lacking := [name for name in needed if entries.get(name) is None]:
+        raise ConfigError(f"{folder / ADAPTER} lacks {lacking[0]}, which libraries would fill in")
+    for name, value in entries.items():
+        if value and name not in known:
+            raise ConfigError(f"{folder / ADAPTER}: {name}={value!r} cannot be computed here")
 
 
 def find_base_name(folder: Path, wanted: AdapterFormat | None = None) -> str:
@@ -89,9 +131,9 @@ def find_base_name(folder: Path, wanted: AdapterFormat | None = None) -> str:
         )
     if not (name := read_object(folder / ADAPTER).get(_BASE[form])):
         raise ConfigError(f"{folder / ADAPTER} does not name its model: add an entry {_BASE[form]}")
-    location = locate(name)
+    location = locate_base(folder, name)
     if Path(location).exists() or (location == name and may_be_on_hub(name)):
-        return str(name)
+        return name if location == locate(name) else location
     command = fetch_command(name)
     raise ConfigError(
         f"{folder / ADAPTER}: {_BASE[form]}={name} is no folder here: "
@@ -101,14 +143,14 @@ def find_base_name(folder: Path, wanted: AdapterFormat | None = None) -> str:
 
 def find_base(folder: Path, wanted: AdapterFormat | None = None) -> tuple[str, str]:
     """Location and revision of the model under an adapter. Raises as find_base_name()."""
-    name = find_base_name(folder, wanted)
+    name = str(find_base_name(folder, wanted))
     return locate(name), read_object(folder / ADAPTER).get("revision") or MAIN
 
 
 def has_tokenizer(folder: Path) -> bool:
     """Whether an adapter's folder has a tokenizer with its template, which a copy may lose."""
     file = folder / "tokenizer_config.json"
-    apart = (folder / "chat_template.jinja").is_file()
+    apart = (folder / TEMPLATE).is_file()
     return file.is_file() and (apart or "chat_template" in read_object(file))
 
 
@@ -163,6 +205,9 @@ def convert_adapter(source: Path, target: Path, *, base: str | None = None) -> A
     save_file(converted, target / FILES[other], metadata={"format": "pt"})
     write_json(target / ADAPTER, new_config)
     write_stages(target, stages_of(source))
+    write_base(target, base_of(source) if base is None else {})
+    if (template := source / TEMPLATE).is_file():
+        shutil.copy(template, target)
     return other
 
 
@@ -189,8 +234,6 @@ def _describe_mlx(config: dict[str, Any], modules: list[str]) -> dict[str, Any]:
 
 def _describe_peft(config: dict[str, Any], modules: list[str]) -> dict[str, Any]:
     """PEFT's config of an adapter, of mlx-lm's. modules: as in _describe_mlx()."""
-    if (kind := config.get("fine_tune_type", "lora")) != "lora":
-        raise ConfigError(f"PEFT's LoRA has no fine_tune_type={kind}")
     parameters = config["lora_parameters"]
     return {
         "peft_type": "LORA",

@@ -10,13 +10,16 @@ from huggingface_hub import constants
 from huggingface_hub.utils import get_session
 from safetensors.torch import load_file
 
-from wordle_rl.policy.models import fetched_twin
+from wordle_rl.policy.models import MAIN, fetched_twin
 from wordle_rl.policy.tokenizer import list_stop_ids
 from wordle_rl.runs.checkpoints import CheckpointError
 from wordle_rl.runs.errors import full_disk, missing
+from wordle_rl.runs.files import read_object, read_text
 from wordle_rl.runs.instantiate import ConfigError
 
 VALUE_HEAD = "value_head.safetensors"  # beside the model's own files, whose loaders ignore it
+TEMPLATE = "chat_template.jinja"
+_PROCESSORS = "chat_template.json"
 _TIMEOUT = 10.0  # seconds, as in the hub's library
 
 
@@ -82,6 +85,30 @@ def read_stop_ids(path: str) -> tuple[int, ...]:
         return list_stop_ids(GenerationConfig.from_pretrained(path).eos_token_id)
     except OSError:
         return ()
+
+
+def load_tokenizer(location: str, revision: str = MAIN, *, adapter: Path | None = None) -> Any:
+    """The transformers tokenizer of a folder or hub name, with its chat template.
+
+    adapter: a folder that may have the chat template with which it was taught.
+    """
+    from transformers import AutoTokenizer
+    from transformers.utils.hub import cached_file
+
+    inner: Any = AutoTokenizer.from_pretrained(location, revision=revision, trust_remote_code=False)
+    if inner.chat_template is None:  # where a processor keeps it
+        file = cached_file(
+            location,
+            _PROCESSORS,
+            revision=revision,
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,
+        )
+        if file is not None:
+            inner.chat_template = read_object(Path(file)).get("chat_template")
+    if adapter is not None and (taught := adapter / TEMPLATE).is_file():
+        inner.chat_template = read_text(taught)
+    return inner
 
 
 def read_weights(file: Path) -> dict[str, torch.Tensor]:

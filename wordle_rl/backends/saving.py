@@ -1,13 +1,18 @@
 """Makes folders that transformers 5 wrote readable for transformers 4 and mlx-lm, too.
 
 Both would take a rotary base of 10,000 without a word, because transformers 5 writes the base where
-they do not look.
+they do not look. What a base says about drawing, such as a repetition penalty, is not written: the
+model was trained and measured without it.
 """
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from wordle_rl.runs.files import read_object, write_json
+
+GENERATION = "generation_config.json"
+_IDS = ("bos_token_id", "pad_token_id")
 
 
 def save_tokenizer(inner: Any, folder: Path) -> None:
@@ -19,12 +24,22 @@ def save_tokenizer(inner: Any, folder: Path) -> None:
         write_json(file, config | {"tokenizer_class": "PreTrainedTokenizerFast"})
 
 
-def save_model(model: Any, folder: Path) -> None:
-    """Write a transformers model."""
+def save_model(model: Any, folder: Path, stops: Collection[int]) -> None:
+    """Write a transformers model. stops: the ids that end an answer."""
     model.save_pretrained(folder)
     for file in folder.glob("*.safetensors"):  # made for its user alone, unlike all other files
         file.chmod((folder / "config.json").stat().st_mode)
+    save_generation(folder, model.generation_config.to_dict(), stops)
     add_older_form(folder)
+
+
+def save_generation(folder: Path, config: Mapping[str, Any], stops: Collection[int]) -> None:
+    """Write generation_config.json with special ids alone.
+
+    config: of a model, or of its generation. stops: the ids that end an answer.
+    """
+    kept = {name: config[name] for name in _IDS if config.get(name) is not None}
+    write_json(folder / GENERATION, {"eos_token_id": sorted(stops)} | kept)
 
 
 def add_older_form(folder: Path) -> None:

@@ -120,7 +120,8 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     kinds = {"name": str, "output_dir": str, "seed": Seed, "allow_mismatch": bool}
     for name, kind in kinds.items():
         check_type(name, config[name], kind)
-    model: ModelSettings = instantiate("model", config["model"], ModelSettings, frozen=False)
+    filled = {"frozen": False, "any_base": config["allow_mismatch"]}
+    model: ModelSettings = instantiate("model", config["model"], ModelSettings, **filled)
     backend = build_backend_settings(config["backend"], model)
     settings: WordSettings = instantiate("words", config["words"], WordSettings)
     words, splits = settings.load()

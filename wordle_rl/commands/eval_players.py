@@ -149,7 +149,7 @@ def choose_model(config: dict[str, Any], settings: EvalSettings) -> ModelSetting
             )
         path = str(store.verify(found) / "model")
         model = {**model, "path": path, "revision": MAIN, "shape": {}, "lora": None}
-    return instantiate("model", model, ModelSettings)
+    return instantiate("model", model, ModelSettings, any_base=settings.allow_mismatch)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,11 +16,12 @@ from wordle_rl.runs.config import CONFIG, find_start, read_config
 from wordle_rl.runs.files import file_digest
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError, check_choice
-from wordle_rl.training.lineage import is_clean, prompt_name, stages_of
+from wordle_rl.training.lineage import base_of, is_clean, prompt_name, stages_of
 from wordle_rl.words.lists import WordLists
 from wordle_rl.words.splits import Splits
 
 # A resumed run cannot change these: what it trains, which samples wait, and where its folder is.
+# The model under its adapter may have another path.
 _KEPT = (
     *("model", "words", "data", "prompt", "rollout.form", "trainer.lag", "name", "output_dir"),
     *("init_from", "init_checkpoint", "algorithm.reference"),
@@ -119,7 +120,8 @@ def build_resumed_config(
     for override in overrides:
         key, _, value = override.partition("=")
         old, anew = OmegaConf.select(saved, key), f"or start a new run with init_from={folder.path}"
-        if key in _KEPT or key.partition(".")[0] in _KEPT:
+        moved = key == "model.path" and _is_same_base(folder, value)
+        if not moved and (key in _KEPT or key.partition(".")[0] in _KEPT):
             raise ConfigError(f"{override}: a resumed run keeps {', '.join(_KEPT)}; {anew}")
         epochs = OmegaConf.select(saved, "trainer.epochs")
         if key == "trainer.steps" and epochs is not None:
@@ -137,6 +139,16 @@ def build_resumed_config(
             raise ConfigError(f"{override}: {error}") from None
         changes[key] = OmegaConf.to_container(OmegaConf.create([old, new]))
     return saved, changes
+
+
+def _is_same_base(folder: RunFolder, path: str) -> bool:
+    """Whether a folder has the model under a run's adapter, which may have been moved there."""
+    from wordle_rl.backends.bases import describe_base
+
+    newest = CheckpointStore(folder.checkpoints, read_only=True).latest()
+    known = base_of(newest / "model").get("digest") if newest else None
+    here = known is not None and (Path(path) / "config.json").is_file()
+    return here and describe_base(path).get("digest") == known
 
 
 def keep_computing(folder: RunFolder, saved: DictConfig, changes: dict[str, Any]) -> DictConfig:

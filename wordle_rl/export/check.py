@@ -2,13 +2,15 @@
 
 The trained model answers in a few games on held-out secrets. Both models score the sampled tokens,
 in float32. So a difference comes from the written weights, and not from how they are computed with.
+Then the library that the folder is for answers greedily by itself, as its user would have it, with
+what the folder says about drawing.
 """
 
 from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.play import ModelPlayer, new_games, play
+from wordle_rl.rollouts.talk import Talk
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.progress import announce
 from wordle_rl.training.update import pad
@@ -36,7 +39,11 @@ from wordle_rl.training.update import pad
 _GAMES = 24
 _ANSWERS = 2  # of each game, so that feedback is read, too
 _TOKENS = 64  # most of an answer
+_PROMPTS = 6  # to answer greedily
+# How many times the largest change of a log-probability may part two greedy answers.
+_MOST_APART = 4
 _SEED = 0
+_OTHER = "the exported model plays other greedy games in its own library, which"
 
 # How much rounding changes the log-probability of a token on average, in nats: correct weights
 # were off by up to 3e-6 in float32, 8e-4 in float16 and 4e-3 in bfloat16, in models from two layers
@@ -59,16 +66,18 @@ def export(
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as room:
         folder = Path(room) / "model"
         written = formats.write(source.folder, folder, form, precision)
-        opening, batch, trained = play_probe(source)
+        probe = play_probe(source)
         base = None
         if source.base is not None:
             with announce("scoring the base"):
-                base = _build_policy(source, source.base).score(batch)
-        exported = open_export(source, folder, form, opening)
+                base = _build_policy(source, source.base).score(probe.batch)
+        answers = answer_plainly(source, folder, form, probe)
+        exported = open_export(source, folder, form, probe.opening)
         with announce("scoring the export"):
-            found = exported.score(batch)
-        change = measure_change(batch.trained, trained, found, base)
+            found = exported.score(probe.batch)
+        change = measure_change(probe.batch.trained, probe.scores, found, base)
         check_change(change, written)
+        check_answers(probe, answers, exported, change)
         (folder / "README.md").write_text(card(written, change), encoding="utf-8")
         if target.exists():  # with --force
             target.rename(Path(room) / "old")
@@ -101,27 +110,110 @@ class Change:
         return f"{text}, which is {self.lost:.2%} of what the adapter changes ({self.adapter:.2g})"
 
 
-def play_probe(source: Source) -> tuple[list[int], Batch, FloatArray]:
-    """Let the trained model begin a few games, always the same ones.
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """What the trained model said in a few games."""
 
-    Returns the ids of the first prompt, the conversations, and their log-probabilities [N, T].
-    """
+    opening: list[int]  # ids of the first prompt
+    batch: Batch  # the conversations
+    scores: FloatArray  # their log-probabilities [N, T]
+    prompts: list[list[int]]
+    answers: list[list[int]]  # its greedy ones to these prompts
+    stops: Collection[int]
+
+
+def play_probe(source: Source) -> Probe:
+    """Let the trained model begin a few games, always the same ones."""
     policy = _build_policy(source, source.model)
     form = build_form(source.form, Chat(policy.tokenizer), source.style)
     tokens = min(source.sampling.max_tokens, _TOKENS)
     sampling = Sampling(temperature=source.sampling.temperature, max_tokens=tokens)
     draws = Draws(seed=_SEED, stream=Stream.EVALUATION)
-    secrets = list(itertools.islice(itertools.cycle(source.secrets), _GAMES))
-    games = new_games(secrets, source.words, source.rules)
+    secrets = itertools.islice(itertools.cycle(source.secrets), _GAMES)
+    games = new_games([*secrets], source.words, source.rules)
     with announce("playing held-out games"):
         try:
             player = ModelPlayer(engine=policy.engine(), form=form, sampling=sampling, draws=draws)
             play(player, games, answers=_ANSWERS)
-            talks = [talk for mine in player.all_talks(games) for talk in mine]
+            talks = [*itertools.chain(*player.all_talks(games))]
             batch = pad(talks, policy.tokenizer.pad_id)
-            return form.opening(State()), batch, policy.score(batch)
+            prompts = [_last_prompt(talk) for talk in talks[:_PROMPTS]]
+            return Probe(
+                opening=form.opening(State()),
+                batch=batch,
+                scores=policy.score(batch),
+                prompts=prompts,
+                answers=_answer_greedily(policy, prompts, tokens),
+                stops=policy.tokenizer.stop_ids,
+            )
         except NotFinite as error:
             raise ConfigError(f"{error}: the weights of the run may be broken") from None
+
+
+def _last_prompt(talk: Talk) -> list[int]:
+    """A conversation up to its last answer."""
+    return talk.ids[: max(answer.start for answer in talk.answers.values())]
+
+
+def _answer_greedily(policy: Policy, prompts: list[list[int]], tokens: int) -> list[list[int]]:
+    """The likeliest answers to prompts, of at most so many tokens."""
+    sampling = Sampling(temperature=0, max_tokens=tokens)
+    answers = policy.engine().complete(prompts, sampling, np.zeros((len(prompts), tokens)))
+    return [answer.ids for answer in answers]
+
+
+def answer_plainly(source: Source, folder: Path, form: Format, probe: Probe) -> list[list[int]]:
+    """Greedy answers to the probe's prompts, drawn by the library of the written folder alone."""
+    tokens = max(map(len, probe.answers))
+    with announce("answering greedily"):
+        if form == "mlx":
+            from wordle_rl.backends.mlx.backend import answer_plainly as answer
+
+            return answer(folder, probe.prompts, tokens)
+        from wordle_rl.backends.torch.backend import answer_plainly
+
+        base = (source.base.location, source.base.revision) if source.base else None
+        return answer_plainly(
+            folder, probe.prompts, tokens, base=base if form == "peft" else None, stops=probe.stops
+        )
+
+
+def check_answers(
+    probe: Probe, answers: Sequence[Sequence[int]], exported: Policy, change: Change
+) -> None:
+    """Raise ConfigError if a library answers otherwise than the trained model, but for rounding.
+
+    Where two greedy answers part, their tokens must be as likely, but for what the weights changed.
+    """
+    if not (pairs := _find_partings(probe, answers)):
+        return
+    talks = [
+        Talk(ids=ids, trained=[False] * (len(ids) - 1) + [True], logprobs=[0.0] * len(ids))
+        for ids in pairs
+    ]
+    scores = exported.score(pad(talks, exported.tokenizer.pad_id))
+    last = np.array([row[len(ids) - 1] for row, ids in zip(scores, pairs, strict=True)])
+    apart = float(np.abs(last[::2] - last[1::2]).max())
+    if not apart <= _MOST_APART * change.largest + ROUNDING["float32"]:
+        raise ConfigError(
+            f"{_OTHER} draws tokens that are {apart:.2g} nats less likely; nothing was exported"
+        )
+
+
+def _find_partings(probe: Probe, answers: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Prompt and answer up to the first token that differs: the trained model's, then the other's.
+
+    Raises ConfigError if an answer is the other's beginning.
+    """
+    pairs = list[list[int]]()
+    for prompt, *both in zip(probe.prompts, probe.answers, answers, strict=True):
+        length = min(map(len, both))
+        place = next((i for i in range(length) if both[0][i] != both[1][i]), None)
+        if place is not None:
+            pairs += [[*prompt, *answer[: place + 1]] for answer in both]
+        elif len(both[0]) != len(both[1]) and (length < len(both[0]) or both[0][-1] in probe.stops):
+            raise ConfigError(f"{_OTHER} ends answers elsewhere; nothing was exported")
+    return pairs
 
 
 def open_export(source: Source, folder: Path, form: Format, opening: list[int]) -> Policy:

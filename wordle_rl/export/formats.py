@@ -16,7 +16,7 @@ from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import BackendSettings, ModelSettings
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.training.lineage import stages_of, write_stages
+from wordle_rl.training.lineage import base_of, stages_of, write_base, write_stages
 from wordle_rl.words.lists import WordLists
 
 Format = Literal["peft", "merged", "mlx"]
@@ -107,6 +107,7 @@ def _write_adapter(source: Path, target: Path) -> str:
         for name in (ADAPTER, FILES["peft"]):
             shutil.copy(source / name, target)
         write_stages(target, stages_of(source))
+        write_base(target, base_of(source))
     left_out = ("README.md", VALUE_HEAD, ADAPTER, *FILES.values())
     for file in sorted(source.iterdir()):  # the tokenizer
         if file.is_file() and file.name not in left_out and not (target / file.name).exists():

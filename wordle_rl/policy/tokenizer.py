@@ -12,7 +12,8 @@ from wordle_rl.runs.timing import within
 
 _SECONDS = 10  # that a template may take for a conversation; a loop in it could take days
 _MOST_TEXTS = 20_000  # of answers, which recur
-# For base models, which bring no template. Only an answer ends in the end-of-sequence token.
+# For base models, which bring no template. Only an answer ends in the end-of-sequence token. Where
+# the tokenizer begins a text with a token of its own, as those of Gemma and Llama 3, so does this.
 PLAIN_TEMPLATE = (
     "{% for m in messages %}{{ m.role | capitalize }}:\n{{ m.content }}"
     "{{ eos_token if m.role == 'assistant' }}\n\n{% endfor %}"
@@ -62,7 +63,8 @@ class HFTokenizer:
         if inner.chat_template is None:
             if inner.eos_token is None:
                 raise ValueError("the tokenizer has neither a chat template nor an eos_token")
-            inner.chat_template = PLAIN_TEMPLATE
+            begins = inner.bos_token is not None and inner("a").input_ids[0] == inner.bos_token_id
+            inner.chat_template = "{{ bos_token }}" * begins + PLAIN_TEMPLATE
             self.notes = (_PLAIN_NOTE.format(inner.eos_token),)
         if _CLOCK.search(str(inner.chat_template)):
             inner.chat_template = _stop_clock(inner.chat_template)
@@ -103,13 +105,22 @@ class HFTokenizer:
         )
 
     def render(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None = None,
+        *,
+        think: bool = False,
     ) -> str:
-        """The messages as text, up to the next answer. Raises FolderError and TimeoutError."""
+        """The messages as text, up to the next answer. Raises FolderError and TimeoutError.
+
+        think: whether the answer has a thought, for templates that ask (Qwen3, SmolLM3).
+        """
         name = f"the chat template of {self.inner.name_or_path or 'the model'}"
+        told = {"add_generation_prompt": True, "enable_thinking": think}
         write = partial(self.inner.apply_chat_template, messages, tools=tools, tokenize=False)
+        write = partial(write, **told)
         try:
-            return within(_SECONDS, partial(write, add_generation_prompt=True), name)
+            return within(_SECONDS, write, name)
         except TimeoutError:
             raise
         except Exception as error:  # a template can raise what any Python operation raises

@@ -5,18 +5,24 @@ between answers is encoded here. A template may write something between the gene
 answer, such as a blank in older Mistral templates. The policy has to draw that text itself, so a
 scripted player's answers begin with it. They are encoded behind the end of the generation prompt,
 because many tokenizers would put a blank before a text of its own.
+
+Some templates end the generation prompt inside a thought. Where no thoughts are wanted they are
+asked to close it (`enable_thinking`). Where they are, the prompt has the opening tag, and the
+answer does not repeat it.
 """
 
+import re
 from functools import cached_property, lru_cache
 from typing import Any
 
 from wordle_rl.policy.tokenizer import HFTokenizer
-from wordle_rl.prompts.parser import TOOL, call_message, parse_call
+from wordle_rl.prompts.parser import CLOSE_THINK, OPEN_THINK, TOOL, call_message, parse_call
 
 _TOOLS = (
     "rollout.form=tool needs a model whose chat template has tools and writes their calls as "
     "<tool_call>{...}</tool_call>, as Qwen2.5's does"
 )
+_THOUGHT = re.compile(r"<think>\s*(</think>\s*)?$")  # how a generation prompt may end
 # Stand-ins that survive templates' trimming.
 _ANSWER, _MESSAGE, _SYSTEM = "ANSWERPLACE", "MESSAGEPLACE", "SYSTEMPLACE"
 _CACHE_SIZE = 20_000  # entries of up to some 10 kB; there are 12,972 allowed words
@@ -30,18 +36,23 @@ _CONVERSATION = [entry("user", "a"), entry("assistant", _ANSWER), entry("user", 
 
 
 class Chat:
-    """Builds the ids around the answers of a conversation."""
+    """Builds the ids around the answers of a conversation.
 
-    def __init__(self, tokenizer: HFTokenizer) -> None:
-        self.tokenizer = tokenizer
-        text = tokenizer.render(_CONVERSATION)
+    think: whether answers begin with a thought. opened: what the generation prompt writes of it.
+    """
+
+    def __init__(self, tokenizer: HFTokenizer, *, think: bool = False) -> None:
+        self.tokenizer, self.think = tokenizer, think
+        text = tokenizer.render(_CONVERSATION, think=think)
         _, _, between = text.partition(_ANSWER)
         if not text.count(_ANSWER) == text.count(_MESSAGE) == between.count(_MESSAGE) == 1:
             raise ValueError(
                 "the chat template must show each message once; it rendered a three-message "
                 f"conversation as {text[:400]!r}"
             )
-        begin = tokenizer.render(_CONVERSATION[:1])
+        begin = tokenizer.render(_CONVERSATION[:1], think=think)
+        found = _THOUGHT.search(begin)
+        self.opened = found[0] if found and CLOSE_THINK not in found[0] else ""
         self._lead = text[len(begin) : text.index(_ANSWER)] if text.startswith(begin) else ""
         self._before, self._after = between.split(_MESSAGE)
         ending = tokenizer.encode(self._before)[:1]
@@ -93,11 +104,24 @@ class Chat:
         begins: False if the text follows a thought.
         """
         before = self._prompt if begins else f"{self._prompt}\n"
-        return [*self._encode_answer(before, self._lead * begins + text), self.turn_end_id]
+        text = self._begin_answer(text) if begins else text
+        return [*self._encode_answer(before, text), self.turn_end_id]
 
     def thought(self, text: str) -> list[int]:
         """Ids of a thought at the beginning of a scripted player's answer."""
-        return self._encode_behind(self._prompt, self._lead + text)
+        return self._encode_behind(self._prompt, self._begin_answer(text))
+
+    def _begin_answer(self, text: str) -> str:
+        """An answer's text as it follows the generation prompt."""
+        if not self.opened:
+            return self._lead + text
+        if text.startswith(OPEN_THINK):
+            return text.removeprefix(OPEN_THINK).removeprefix(self.opened[len(OPEN_THINK) :])
+        return f"{CLOSE_THINK}\n{text}"  # no thought
+
+    def read(self, ids: list[int]) -> str:
+        """The text of an answer, with the part of its thought that is in the prompt."""
+        return self.opened + self.tokenizer.decode(ids)
 
     def _encode_behind(self, before: str, text: str) -> list[int]:
         """Ids of a text as it continues another one, whose tokens are given."""
@@ -121,7 +145,7 @@ class Chat:
         return text.count(_SYSTEM) == 1 and text.find(_SYSTEM) < text.find(_ANSWER)
 
     def _render(self, messages: list[dict[str, Any]]) -> str:
-        return self.tokenizer.render(messages)
+        return self.tokenizer.render(messages, think=self.think)
 
 
 class ToolChat(Chat):
@@ -130,13 +154,13 @@ class ToolChat(Chat):
     Raises ValueError for a chat template without tools, or with calls that the parser cannot read.
     """
 
-    def __init__(self, tokenizer: HFTokenizer) -> None:
-        super().__init__(tokenizer)
+    def __init__(self, tokenizer: HFTokenizer, *, think: bool = False) -> None:
+        super().__init__(tokenizer, think=think)
         question = _CONVERSATION[0]
         result = {"role": "tool", "name": TOOL["function"]["name"], "content": _MESSAGE}
         try:
             text = self._render([question, call_message(_ANSWER), result])
-            begin = self._render([question])
+            begin = _THOUGHT.sub("", self._render([question]))  # earlier calls have no thought
         except ValueError as error:
             raise ValueError(f"{_TOOLS}: {error}") from None
         end = self._end or _ANSWER
@@ -153,4 +177,4 @@ class ToolChat(Chat):
         return self._call.replace(_ANSWER, guess)
 
     def _render(self, messages: list[dict[str, Any]]) -> str:
-        return self.tokenizer.render(messages, [TOOL])
+        return self.tokenizer.render(messages, [TOOL], think=self.think)

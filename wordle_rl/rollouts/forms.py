@@ -110,9 +110,21 @@ class Fresh(Form):
 def build_form(
     name: str, chat: Chat, style: PromptStyle, shots: tuple[PlayedTurn, ...] = ()
 ) -> Form:
-    """Build the form with this name. Raises ValueError for `tool` without tools in the template."""
-    if name == "tool":
-        return Tool(chat=ToolChat(chat.tokenizer), style=style, shots=shots)
+    """Build the form with this name.
+
+    Raises ValueError for `tool` without tools in the template, and for a template that always opens
+    a thought where the style wants none.
+    """
+    kind = ToolChat if name == "tool" else Chat
+    if style.think != chat.think or kind is ToolChat:
+        chat = kind(chat.tokenizer, think=style.think)
+    if chat.opened and not style.think:
+        raise ValueError(
+            f"the chat template opens a thought ({chat.opened.strip()}) in front of each answer, "
+            "and has no enable_thinking to close it: choose prompt.think=true"
+        )
+    if isinstance(chat, ToolChat):
+        return Tool(chat=chat, style=style, shots=shots)
     return {"conversation": Form, "fresh": Fresh}[name](chat=chat, style=style, shots=shots)
 
 

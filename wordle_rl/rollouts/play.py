@@ -193,7 +193,7 @@ def check_grammar(form: Form, sampling: Sampling, words: frozenset[str]) -> None
 
 def say(form: Form, game: Game, ids: list[int], *, complete: bool) -> None:
     """Play an answer of a model. complete: False if a limit cut it off; then it has no guess."""
-    text = form.chat.tokenizer.decode(ids)
+    text = form.chat.read(ids)
     parsed = form.parse(text) if complete else form.parse(text).truncated()
     game.play(
         parsed.guess, text=text, thought=parsed.thought, reason=parsed.reason, tokens=len(ids)

@@ -270,7 +270,8 @@ def _check_model(said: Mapping[str, str]) -> None:
         if not _is_small(meant):
             suits = "a pretrained model, such as model=smollm2 or a hub name, and not for"
         raise ConfigError(f"experiment={experiment} is made for {suits} model={other[0]}")
-    if path and "," not in path and _is_small(option) and not _is_ours(path):
+    new = path and "," not in path and "resume" not in said
+    if new and _is_small(option) and not _is_ours(path):
         raise ConfigError(
             f"model.path={path} is no model of this project, and the settings of model={option} "
             f"are made for a small one: give model={path}"
@@ -319,7 +320,8 @@ def _is_ours(path: str) -> bool:
     if not record.is_file():
         return path == "untrained" or embedded
     try:
-        return read_object(record)["stages"][0].get("start") == "untrained"
+        stages = read_object(record)["stages"]
+        return bool(stages) and stages[0].get("start") == "untrained"
     except (ValueError, LookupError, AttributeError, TypeError):
         return True  # who reads it next says what is wrong
 

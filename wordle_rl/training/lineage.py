@@ -14,9 +14,12 @@ package made has no record, and what it was trained on elsewhere is unknown. Ent
 - prompt, form: how the model was asked.
 - reference: another model that it learnt from: name, sha256 of the files in its folder, stages.
 - embedded: the name of the embedded model that it became a part of, if any.
+
+The record of an adapter also has `base`: the digest of the model under it, and the name and the
+absolute path of a local one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +62,27 @@ def stages_of(model: str | Path) -> list[Stage]:
 def write_stages(folder: Path, stages: Sequence[Stage]) -> None:
     """Write the stages into a model's folder, unless there are none."""
     if stages:
-        write_json(folder / RECORD, {"stages": list(stages)})
+        _add_to_record(folder, {"stages": list(stages)})
+
+
+def base_of(adapter: Path) -> dict[str, str]:
+    """What an adapter's record says of the model under it. Empty without a record."""
+    file = adapter / RECORD
+    found = read_object(file) if file.is_file() else {}
+    check_entries(file, found, {"base": dict[str, str]})
+    return found.get("base", {})
+
+
+def write_base(adapter: Path, base: Mapping[str, str]) -> None:
+    """Write into an adapter's record what base_of() reads, unless there is nothing."""
+    if base:
+        _add_to_record(adapter, {"base": dict(base)})
+
+
+def _add_to_record(folder: Path, entries: Mapping[str, Any]) -> None:
+    file = folder / RECORD
+    known = read_object(file) if file.is_file() else {}
+    write_json(file, {"stages": [], **known, **entries})
 
 
 def prompt_name(style: PromptStyle) -> str:

@@ -119,7 +119,7 @@ class Opponent:
         ids, length = talk.ids[part.start : part.stop], 0
         if thought := turn.thought:  # the shortest beginning that holds the whole thought
             lengths = range(1, len(ids) + 1)
-            length = next(n for n in lengths if len(chat.tokenizer.decode(ids[:n])) >= len(thought))
+            length = next(n for n in lengths if len(chat.read(ids[:n])) >= len(thought))
         answers = list_answers(player.form, self.knowledge.words.allowed_set, begins=not thought)
         prompt, end = talk.ids[: part.start + length], time.monotonic() + _SECONDS
 

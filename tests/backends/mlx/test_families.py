@@ -81,6 +81,18 @@ def test_a_model_that_mlx_cannot_train_is_one_line(family, said, tmp_path):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("family", [*FAMILIES, "qwen2", "gemma3_text"])
+def test_another_activation_than_mlx_has_in_its_code_is_refused(family, tmp_path):
+    file = save_family(tmp_path, family) / "config.json"
+    config = json.loads(file.read_text())
+    part = config.get("text_config", config)
+    part |= dict.fromkeys(part.keys() & {"hidden_act", "hidden_activation"}, "relu2")
+    part |= {"sliding_window": None} if family == "mistral" else {}
+    file.write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match=r"computes (silu|gelu_pytorch_tanh), .*=relu2"):
+        load.load_model(settings_of(tmp_path), precision="fp32")
+
+
 Q, ALL = ["self_attn.q_proj"], ["self_attn.q_proj", "self_attn.v_proj", "self_attn.o_proj"]
 BAD = {
     "rank": (lambda c: c["lora_parameters"].update(rank=4), "cannot be loaded by mlx-lm"),

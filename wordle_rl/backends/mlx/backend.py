@@ -3,6 +3,7 @@
 One process on one device: the GPU of Apple silicon, or the CPU on Linux.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,27 @@ def open_plain(folder: Path, *, max_context: int) -> MlxPolicy:
         model.set_dtype(mx.float32)
         loaded = assemble(model, config, folder, tokenizer=folder)
     return MlxPolicy(loaded, temperature=1.0, optim=Optim(), max_context=max_context)
+
+
+def answer_plainly(folder: Path, prompts: Sequence[Sequence[int]], most: int) -> list[list[int]]:
+    """Greedy answers of a folder to prompts, by mlx-lm alone, in float32.
+
+    most: tokens of an answer.
+    """
+    from mlx_lm.generate import generate_step
+
+    loaded: Any = mlx_lm_utils.load(str(folder))
+    model, tokenizer = loaded[:2]
+    model.set_dtype(mx.float32)
+    answers = []
+    for prompt in prompts:
+        answer: list[int] = []
+        for token, _ in generate_step(mx.array([*prompt]), model, max_tokens=most):
+            answer.append(int(token))
+            if answer[-1] in tokenizer.eos_token_ids:
+                break
+        answers.append(answer)
+    return answers
 
 
 def _choose_precision(backend: BackendSettings) -> Precision:

@@ -6,7 +6,7 @@ LoRA uses mlx-lm's own layers, on plain or quantised weights.
 import json
 import re
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from mlx.utils import tree_flatten
 from mlx_lm import utils as mlx_lm_utils
 from mlx_lm.models import gemma3, gemma3_text
 from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
-from transformers import AutoTokenizer
 
 from wordle_rl.backends.adapters import (
     ADAPTER,
@@ -29,8 +28,16 @@ from wordle_rl.backends.adapters import (
     has_tokenizer,
     is_adapter,
 )
-from wordle_rl.backends.loading import check_fit, explain_load_errors, notice_offline, read_weights
-from wordle_rl.backends.saving import describe_rotation
+from wordle_rl.backends.bases import check_base, describe_base
+from wordle_rl.backends.gate import check_config, check_files, check_quantization
+from wordle_rl.backends.loading import (
+    check_fit,
+    explain_load_errors,
+    load_tokenizer,
+    notice_offline,
+    read_weights,
+)
+from wordle_rl.backends.saving import GENERATION, describe_rotation
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.models import MAIN, UNTRAINED, locate, portable_name
 from wordle_rl.policy.settings import LoraSettings, ModelSettings
@@ -43,8 +50,8 @@ _FILES = ["*.json", "*.safetensors", "tokenizer.model", "*.txt", "*.jinja"]
 # Families that tests have compared with transformers. A window of some needs no further switch.
 _FAMILIES = ("gemma3", "gemma3_text", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
 _WINDOWED = ("mistral", "phi3")
+_GELU = ("gemma3", "gemma3_text")  # whose activation it is; others have silu
 _LORA = ("lora_a", "lora_b")  # names of an adapter's weights in a layer
-GENERATION = "generation_config.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +61,9 @@ class LoadedModel:
     model: Any  # an mlx-lm model
     tokenizer: HFTokenizer
     config: dict[str, Any]  # its config.json, corrected for mlx-lm
-    generation: dict[str, Any] | None  # its generation_config.json
+    generation: dict[str, Any]  # its generation_config.json; empty without one
     adapter: dict[str, Any] | None = None  # adapter_config.json in mlx-lm's form, under LoRA
+    base: dict[str, str] = field(default_factory=dict)  # what the adapter's record says of it
 
 
 class _Gemma3(gemma3.Model):
@@ -106,34 +114,49 @@ def load_model(settings: ModelSettings, *, precision: Precision) -> LoadedModel:
 def _load_folder(settings: ModelSettings, location: str, precision: Precision) -> LoadedModel:
     with explain_load_errors(location, on_disk=True, library="mlx-lm"):
         folder = fetch_model(location, settings.revision)
-        has_adapter = is_adapter(folder)
-        base = find_base(folder) if has_adapter else folder
-        own = not has_adapter or has_tokenizer(folder)  # mlx-lm writes adapters without one
+        taught = folder if is_adapter(folder) else None
+        base = folder if taught is None else find_base(folder)
+        lora = settings.lora is not None or taught is not None
+        found = describe_base(str(base), adapter=taught) if lora else {}
+        if taught is not None and not settings.any_base:
+            check_base(folder, found, str(base))
         model, config = load_base(base)
-        lora = settings.lora is not None or has_adapter
-        fixed = lora or settings.frozen
-        _cast(model, mx.bfloat16 if fixed and precision == "bf16" else mx.float32)
-        adapter = read_object(folder / ADAPTER) if has_adapter else None
-        if adapter is not None:
+        rounds = precision == "bf16" and (lora or settings.frozen)
+        _cast(model, mx.bfloat16 if rounds else mx.float32)
+        if taught is not None:
             _load_adapter(model, folder)
-        loaded = assemble(model, config, base, tokenizer=folder if own else base)
+        # mlx-lm writes adapters without a tokenizer.
+        place = base if taught is not None and not has_tokenizer(folder) else folder
+        loaded = assemble(model, config, base, tokenizer=place, adapter=taught)
+    adapter = None if taught is None else read_object(folder / ADAPTER)
     if settings.lora is not None:
-        if adapter is None:
-            adapter = _add_lora(model, settings.lora, portable_name(str(base)))
-        else:
-            have = adapter["lora_parameters"]
-            alpha = have["scale"] * have["rank"]
-            check_loaded_adapter(settings.lora, rank=have["rank"], alpha=alpha)
+        adapter = _choose_adapter(model, settings.lora, adapter, portable_name(str(base)))
     model.freeze() if settings.frozen else _choose_trained(model, lora)
-    return replace(loaded, adapter=adapter)
+    return replace(loaded, adapter=adapter, base=found)
 
 
-def assemble(model: Any, config: dict[str, Any], base: Path, *, tokenizer: Path) -> LoadedModel:
-    """A model of the folder base, with what lies beside its weights. tokenizer: its folder."""
+def _choose_adapter(
+    model: Any, settings: LoraSettings, adapter: dict[str, Any] | None, base: str
+) -> dict[str, Any]:
+    """The config of a model's adapter, to which one is added if it has none."""
+    if adapter is None:
+        return _add_lora(model, settings, base)
+    have = adapter["lora_parameters"]
+    check_loaded_adapter(settings, rank=have["rank"], alpha=have["scale"] * have["rank"])
+    return adapter
+
+
+def assemble(
+    model: Any, config: dict[str, Any], base: Path, *, tokenizer: Path, adapter: Path | None = None
+) -> LoadedModel:
+    """A model of the folder base, with what lies beside its weights.
+
+    tokenizer: its folder. adapter: the adapter's, if any, which may have a template of its own.
+    """
     file = base / GENERATION
-    generation = json.loads(file.read_bytes()) if file.is_file() else None
-    stops = list_stop_ids((generation or {}).get("eos_token_id", config.get("eos_token_id")))
-    inner = AutoTokenizer.from_pretrained(tokenizer, trust_remote_code=False)
+    generation = read_object(file) if file.is_file() else {}
+    stops = list_stop_ids(generation.get("eos_token_id", config.get("eos_token_id")))
+    inner = load_tokenizer(str(tokenizer), adapter=adapter)
     rows = getattr(model, "language_model", model).model.embed_tokens.weight.shape[0]
     texts = HFTokenizer(inner, extra_stop_ids=stops, vocabulary=rows)
     return LoadedModel(model=model, tokenizer=texts, config=config, generation=generation)
@@ -172,6 +195,9 @@ def load_base(folder: Path) -> tuple[Any, dict[str, Any]]:
     Raises ConfigError for a model that needs something mlx-lm does not implement.
     """
     config = json.loads((folder / "config.json").read_bytes())
+    check_files(str(folder))
+    check_quantization(str(folder), config, mlx=True)
+    check_config(str(folder), config)
     try:
         config |= correct_config(config)
     except ConfigError as error:
@@ -255,6 +281,7 @@ def correct_config(config: dict[str, Any]) -> dict[str, Any]:
         raise ConfigError(
             f"the architecture must be one of {', '.join(_FAMILIES)} with backend=mlx, not {kind}"
         )
+    _check_activation(kind, config.get("text_config", config))
     if kind == "gemma3":
         text = {**config["text_config"]}
         text |= _correct_gemma(text)
@@ -262,6 +289,16 @@ def correct_config(config: dict[str, Any]) -> dict[str, Any]:
         sizes = {"vocab_size": text["vocab_size"]} if "vocab_size" in text else {}
         return {**sizes, "text_config": text}
     return _correct_gemma(config) if kind == "gemma3_text" else _correct_others(config)
+
+
+def _check_activation(kind: str, config: dict[str, Any]) -> None:
+    """Raise ConfigError unless the activation is the one that mlx-lm has in a family's code."""
+    right = "gelu_pytorch_tanh" if kind in _GELU else "silu"
+    for name in ("hidden_act", "hidden_activation"):
+        if (given := config.get(name, right)) != right:
+            raise ConfigError(
+                f"backend=mlx: mlx-lm's {kind} computes {right}, this model has {name}={given}"
+            )
 
 
 def _correct_others(config: dict[str, Any]) -> dict[str, Any]:

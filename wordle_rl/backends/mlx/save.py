@@ -1,6 +1,5 @@
 """Writes and reads models and adapters as mlx-lm does, and merges an adapter into its model."""
 
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from mlx.utils import tree_flatten, tree_unflatten
 from mlx_lm.tuner.lora import LoRALinear
 from mlx_lm.tuner.utils import load_adapters
 from mlx_lm.utils import dequantize_model, save_config, save_model
-from transformers import AutoTokenizer
 
 from wordle_rl.backends.adapters import ADAPTER, FILES, has_tokenizer, is_adapter
 from wordle_rl.backends.loading import (
@@ -19,9 +17,10 @@ from wordle_rl.backends.loading import (
     explain_load_errors,
     explain_read_errors,
 )
-from wordle_rl.backends.mlx.load import GENERATION, LoadedModel, find_base, load_base
-from wordle_rl.backends.saving import save_tokenizer
+from wordle_rl.backends.mlx.load import LoadedModel, assemble, find_base, load_base
+from wordle_rl.backends.saving import save_generation, save_tokenizer
 from wordle_rl.runs.files import write_json
+from wordle_rl.training.lineage import write_base
 
 Weights = dict[str, mx.array]
 _MODEL = "model.safetensors"
@@ -41,12 +40,12 @@ def save_model_or_adapter(folder: Path, loaded: LoadedModel, weights: Weights) -
     if loaded.adapter is not None:
         _write_arrays(folder / FILES["mlx"], weights)
         write_json(folder / ADAPTER, loaded.adapter)
+        write_base(folder, loaded.base)
         return
     _, everything = _split_off_head(dict(tree_flatten(loaded.model.parameters())))
     _write_arrays(folder / _MODEL, everything | weights)
     write_json(folder / "config.json", {**loaded.config, "dtype": "float32"})
-    if loaded.generation is not None:
-        write_json(folder / GENERATION, loaded.generation)
+    save_generation(folder, loaded.config | loaded.generation, loaded.tokenizer.stop_ids)
 
 
 def _split_off_head(weights: Weights) -> tuple[Weights, Weights]:
@@ -112,10 +111,11 @@ def merge_model(source: Path, target: Path, precision: str) -> str:
     save_model(target, model)
     config = {k: v for k, v in config.items() if not k.startswith("quantization")}
     save_config({**config, "dtype": precision}, target / "config.json")
-    if (base / GENERATION).is_file():
-        shutil.copy(base / GENERATION, target)
     texts = base if is_adapter(source) and not has_tokenizer(source) else source
-    save_tokenizer(AutoTokenizer.from_pretrained(texts, trust_remote_code=False), target)
+    adapter = source if is_adapter(source) else None
+    loaded = assemble(model, config, base, tokenizer=texts, adapter=adapter)
+    save_generation(target, config | loaded.generation, loaded.tokenizer.stop_ids)
+    save_tokenizer(loaded.tokenizer.inner, target)
     return precision
 
 

@@ -6,7 +6,7 @@ number differs between processes.)
 """
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict
 from functools import partial
@@ -35,6 +35,7 @@ from wordle_rl.backends.torch.processes import (
     start_processes,
 )
 from wordle_rl.policy.computing import Computing
+from wordle_rl.policy.models import MAIN
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
@@ -45,6 +46,9 @@ from wordle_rl.runs.processes import ALONE, Processes, read_launch
 from wordle_rl.runs.progress import announce
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, TrainingFailed, run_training
+
+# Overrules what a base says about drawing.
+NEUTRAL = {"repetition_penalty": 1.0, "top_k": 0, "top_p": 1.0}
 
 
 class TrainingModule(LightningModule):
@@ -89,6 +93,37 @@ def build_policy(
     )  # fmt: skip
     policy.computing = computing.with_notes((*tokenizer.notes, *policy.lm.notes))
     return policy
+
+
+def answer_plainly(
+    folder: Path,
+    prompts: Sequence[Sequence[int]],
+    most: int,
+    *,
+    base: tuple[str, str] | None,
+    stops: Collection[int],
+) -> list[list[int]]:
+    """Greedy answers of a folder to prompts, by transformers and peft alone, in float32.
+
+    most: tokens of an answer. base: location and revision of the model under an adapter. What its
+    own file says about drawing is overruled as on the card. stops: the ids that end an answer.
+    """
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    path, revision = base or (str(folder), MAIN)
+    model: Any = AutoModelForCausalLM.from_pretrained(path, revision=revision, dtype=torch.float32)
+    more: dict[str, Any] = {}
+    if base is not None:
+        model, more = PeftModel.from_pretrained(model, str(folder)), NEUTRAL
+        more = more | {"eos_token_id": sorted(stops)}
+    answers = []
+    for prompt in prompts:
+        ids = torch.tensor([prompt])
+        asked = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        drawn = model.eval().generate(**asked, max_new_tokens=most, do_sample=False, **more)
+        answers.append(drawn[0, len(prompt) :].tolist())
+    return answers
 
 
 def train(

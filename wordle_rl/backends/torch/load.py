@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedConfig
 from transformers.pytorch_utils import Conv1D
 
 from wordle_rl.backends.adapters import (
@@ -27,10 +27,13 @@ from wordle_rl.backends.adapters import (
     has_tokenizer,
     is_adapter,
 )
+from wordle_rl.backends.bases import check_base, describe_base
+from wordle_rl.backends.gate import check_config, check_files, check_quantization, check_weights
 from wordle_rl.backends.loading import (
     check_fit,
     explain_load_errors,
     explain_read_errors,
+    load_tokenizer,
     notice_offline,
     read_weights,
 )
@@ -45,6 +48,7 @@ from wordle_rl.policy.tokenizer import HFTokenizer, list_stop_ids
 from wordle_rl.runs.checkpoints import CheckpointError
 from wordle_rl.runs.files import read_object, write_json
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.training.lineage import write_base
 
 # Rotations that change for the whole batch once its longest row passes the trained length.
 _BATCH_ROTATIONS = ("dynamic", "longrope")
@@ -86,25 +90,48 @@ def _load_pretrained(
     settings: ModelSettings, dtype: torch.dtype, quantized: dict[str, Any]
 ) -> tuple[Any, Any]:
     base, revision, folder = settings.location, settings.revision, Path(settings.location)
+    adapter = folder if settings.is_adapter else None
     own = base, revision  # where the tokenizer is
-    if settings.is_adapter:
+    if adapter is not None:
         base, revision = find_base(folder, "peft")
         notice_offline(base)
         if not has_tokenizer(folder):
             own = base, revision
+    given: Any = PreTrainedConfig.get_config_dict(base, revision=revision)[0]
+    check_files(base)
+    check_quantization(base, given, mlx=False)
+    check_config(base, given)
     config = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
-    check_config(base, config, settings.max_context)
-    tokenizer = AutoTokenizer.from_pretrained(own[0], revision=own[1], trust_remote_code=False)
+    check_places(base, config, settings.max_context)
+    tokenizer = load_tokenizer(*own, adapter=adapter)
+    model = _load_whole(base, revision, dtype, quantized)
+    if adapter is not None or settings.lora is not None:
+        model.base_of_adapter = describe_base(base, revision, adapter=adapter)
+    if adapter is not None:
+        if not settings.any_base:
+            check_base(folder, model.base_of_adapter, base)
+        return load_adapter(model, folder), tokenizer
+    # Freeze the vision part: games have no images.
+    inside = {*model.get_decoder().parameters(), *model.get_output_embeddings().parameters()}
+    for parameter in model.parameters():
+        if parameter not in inside:
+            parameter.requires_grad_(False)
+    return model, tokenizer
+
+
+def _load_whole(location: str, revision: str, dtype: torch.dtype, quantized: dict[str, Any]) -> Any:
+    """A model with all weights of its files, and none that they lack. Raises ConfigError."""
     loaded: Any = AutoModelForCausalLM.from_pretrained(
-        base, revision=revision, dtype=dtype, output_loading_info=True, trust_remote_code=False,
+        location, revision=revision, dtype=dtype, output_loading_info=True, trust_remote_code=False,
         **quantized,
     )  # fmt: skip
     model, found = loaded
     if missing := sorted(found["missing_keys"]):
         raise ConfigError(
-            f"model.path={base} lacks {len(missing)} of the weights that its config.json asks for, "
-            f"such as {missing[0]}: they are another model's"
+            f"model.path={location} lacks {len(missing)} of the weights that its config.json asks "
+            f"for, such as {missing[0]}: they are another model's"
         )
+    check_weights(location, found["unexpected_keys"])
     ends = model.get_input_embeddings(), model.get_output_embeddings()
     if len({end.weight.data_ptr() for end in ends}) == 2:
         for part in (model.config, model.config.get_text_config()):
@@ -115,17 +142,10 @@ def _load_pretrained(
         for module in model.modules():
             if hasattr(module, "support_avx512bf16_for_cpu"):
                 module.support_avx512bf16_for_cpu = False
-    if settings.is_adapter:
-        return load_adapter(model, folder), tokenizer
-    # Freeze the vision part: games have no images.
-    inside = {*model.get_decoder().parameters(), *model.get_output_embeddings().parameters()}
-    for parameter in model.parameters():
-        if parameter not in inside:
-            parameter.requires_grad_(False)
-    return model, tokenizer
+    return model
 
 
-def check_config(location: str, config: Any, max_context: int) -> None:
+def check_places(location: str, config: Any, max_context: int) -> None:
     """Raise ConfigError unless the architecture has places for games of max_context tokens."""
     text = config.get_text_config()
     rope, most = getattr(text, "rope_parameters", None) or {}, None
@@ -199,15 +219,23 @@ def load_weights(model: Any, folder: Path, *, is_lora: bool) -> None:
 
 def load_adapter(model: Any, folder: Path) -> Any:
     """The model with the adapter of a folder, ready to train. Raises for one of another model."""
-    from peft import PeftModel, get_peft_model_state_dict
+    from peft import PeftModel, get_peft_model_state_dict, load_peft_weights
 
+    with explain_read_errors(_weights_file(folder)):
+        saved = load_peft_weights(str(folder), device="cpu")
     with _without_warnings():
         adapted: Any = PeftModel.from_pretrained(model, str(folder), is_trainable=True)
     check_targets(folder, adapted.base_model.targeted_module_names)
-    if (file := folder / FILES["peft"]).is_file():  # peft also reads adapter_model.bin
-        saved = {name: w for name, w in read_weights(file).items() if "lora_" in name}
-        check_fit(file, saved, get_peft_model_state_dict(adapted, save_embedding_layers=False))
+    check_targets(folder, saved)  # peft also loads embeddings, which no checkpoint would have
+    own = get_peft_model_state_dict(adapted, save_embedding_layers=False)
+    check_fit(_weights_file(folder), saved, own)
     return adapted
+
+
+def _weights_file(folder: Path) -> Path:
+    """An adapter's weights, which older versions of peft wrote in torch's own form."""
+    usual, older = folder / FILES["peft"], folder / "adapter_model.bin"
+    return older if older.is_file() and not usual.exists() else usual
 
 
 def add_lora(model: Any, settings: LoraSettings, seed: int, revision: str = MAIN) -> Any:
@@ -271,6 +299,7 @@ def save_adapter(model: Any, folder: Path) -> None:
     model.save_pretrained(folder, selected_adapters=["default"], save_embedding_layers=False)
     (folder / "adapter_model.safetensors").chmod((folder / ADAPTER).stat().st_mode)
     config = read_object(folder / ADAPTER)
+    write_base(folder, getattr(model.get_base_model(), "base_of_adapter", {}))
     if name := config["base_model_name_or_path"]:
         write_json(folder / ADAPTER, config | {"base_model_name_or_path": portable_name(name)})
 
@@ -294,6 +323,6 @@ def merge_model(source: Path, target: Path, precision: str) -> str:
         precision = str(dtype).removeprefix("torch.")
     if hasattr(model, "peft_config"):
         model = model.merge_and_unload(safe_merge=True)
-    save_model(model.to(getattr(torch, precision)), target)
+    save_model(model.to(getattr(torch, precision)), target, tokenizer.stop_ids)
     save_tokenizer(tokenizer.inner, target)
     return precision

@@ -249,7 +249,7 @@ class TorchPolicy(Policy):
         if self._is_lora:
             save_adapter(model, folder)
         else:
-            save_model(model, folder)
+            save_model(model, folder, self.tokenizer.stop_ids)
         save_tokenizer(self.tokenizer.inner, folder)
         if self.lm.value_head is not None:
             self.lm.value_head.save(folder)

@@ -1,0 +1,122 @@
+"""One gate for what a model's folder says, whichever backend loads it.
+
+transformers, peft and mlx-lm ignore entries and weights that they have no place for, and fill in
+entries that are missing. The model would then be another one than the folder describes, so each
+such case is refused by name.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from wordle_rl.runs.instantiate import ConfigError
+
+# What older files of some families have, and no forward pass reads. transformers leaves out what it
+# knows of its families by itself, such as heads that predict several tokens.
+_UNUSED_WEIGHTS = re.compile(r"(rotary_emb\.inv_freq|attn\.(masked_)?bias|position_ids)$")
+_OFF = (None, False, 0, "", "none", "default", [], {})  # values that switch nothing on
+# Entries of a config.json that change no number of a forward pass. Weights decide about biases. The
+# last line is read under another name.
+_WITHOUT_EFFECT = re.compile(
+    r"_.*|auto_map|adapters|(block|bits|ep)_size|.*bias|n_ctx|seq_length|max_.*|model_.*|.*_name|"
+    r"is_llama_config|task_specific_params|summary_.*|quantization.*|compression_config|.*_labels|"
+    r".*(unsloth|transformers|version|token|dtype|attn_implementation|flash|cache|drop|init|loss|"
+    r"train|checkpoint|language|license|task|image|audio|video|vision).*|"
+    r"sliding_window_pattern|partial_rotary_factor|rotary_pct|rope_.*|no_rope_layer_interval"
+)
+# Entries without which a library would take its own value, each under one of its names. The first
+# Llamas have no rotary base, and all libraries mean the same one there. Gemma 3 with images has
+# none of these in its released files.
+_HEADS, _BASE = ("num_attention_heads", "n_head"), ("rope_parameters", "rope_theta")
+_NORM = ("rms_norm_eps", "layer_norm_epsilon")
+_ACTIVATION = ("hidden_act", "hidden_activation", "activation_function")
+_WINDOW, _KINDS = ("sliding_window",), ("layer_types", "sliding_window_pattern")
+_COMMON = (_HEADS, _NORM, _ACTIVATION)
+_NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
+    "gemma3_text": (*_COMMON, _BASE, _WINDOW, _KINDS, ("query_pre_attn_scalar",)),
+    "gpt2": _COMMON,
+    "llama": _COMMON,
+    "mistral": (*_COMMON, _BASE, _WINDOW),
+    "olmo3": (*_COMMON, _BASE, _WINDOW, _KINDS),
+    "smollm3": (*_COMMON, _BASE, ("no_rope_layers", "no_rope_layer_interval")),
+    **dict.fromkeys(("olmo2", "phi3", "qwen2", "qwen3"), (*_COMMON, _BASE)),
+}
+
+
+def check_config(location: str, given: dict[str, Any]) -> None:
+    """Raise ConfigError unless a config.json has what its family needs, and nothing unknown.
+
+    given: its entries as they are in the file. Families that transformers does not know pass.
+    """
+    kind = str(given.get("model_type"))
+    if kind not in CONFIG_MAPPING:
+        return
+    config: Any = CONFIG_MAPPING[kind].from_dict({**given})
+    place = f"model.path={location}: its config.json"
+    for entries in _NEEDED.get(kind, ()):
+        if not given.keys() & {*entries}:
+            raise ConfigError(f"{place} lacks {entries[0]}, which libraries would fill in")
+    for name, value in _find_unknown(given, config):
+        raise ConfigError(
+            f"{place} has {name}={value!r}, which a model of type {kind} does not use: take the "
+            "entry out of a copy if it changes nothing, or name the right model_type"
+        )
+    if getattr(config.get_text_config(), "use_bidirectional_attention", None):
+        raise ConfigError(f"{place} has use_bidirectional_attention: such a model cannot answer")
+
+
+def _find_unknown(given: dict[str, Any], config: Any) -> Iterator[tuple[str, Any]]:
+    """Entries that are switched on and that a family's config class keeps without knowing them."""
+    parts = [(given, config)]
+    if isinstance(text := given.get("text_config"), dict):
+        parts.append((text, config.get_text_config()))
+    for entries, made in parts:
+        known = {*type(made).__dataclass_fields__, *type(made).attribute_map}
+        for name, value in entries.items():
+            left = name in vars(made) and name not in known
+            if left and _is_on(value) and not _WITHOUT_EFFECT.fullmatch(name):
+                yield name, value
+
+
+def _is_on(value: Any) -> bool:
+    """Whether a value could change what is computed. A factor of 1 and plain layers cannot."""
+    if isinstance(value, list) and {"full_attention"}.issuperset(map(str, value)):
+        return False
+    return value not in _OFF and (value is True or value != 1)
+
+
+def check_weights(location: str, unused: Iterable[str]) -> None:
+    """Raise ConfigError if a model has no place for some weights of its file.
+
+    unused: the names of those that the library left out.
+    """
+    if left := sorted(name for name in unused if not _UNUSED_WEIGHTS.search(name)):
+        raise ConfigError(
+            f"model.path={location} has {len(left)} weights for which its config.json has no place,"
+            f" such as {left[0]}: the config.json is another model's"
+        )
+
+
+def check_quantization(location: str, given: dict[str, Any], *, mlx: bool) -> None:
+    """Raise ConfigError for a model that the other backend's library rounded."""
+    method = (given.get("quantization_config") or {}).get("quant_method")
+    if "quantization" in given and not method and not mlx:
+        raise ConfigError(f"model.path={location} was quantised by MLX: it needs backend=mlx")
+    if method == "bitsandbytes" and mlx:
+        raise ConfigError(
+            f"model.path={location} was quantised by bitsandbytes: it needs backend=lightning"
+        )
+
+
+def check_files(location: str) -> None:
+    """Raise ConfigError if a folder has two sets of weights, of which libraries take either."""
+    folder = Path(location)
+    shards = sorted(file.name for file in folder.glob("model-*-of-*.safetensors"))
+    if shards and (folder / "model.safetensors").is_file():
+        raise ConfigError(
+            f"model.path={location} has model.safetensors and {shards[0]}: remove one of the two "
+            "sets of weights"
+        )

@@ -72,6 +72,18 @@ def test_a_lineage_says_when_training_may_have_had_the_secrets_played(split, may
     assert ("may have had these secrets" in lineage) is may
 
 
+def test_a_run_that_trained_under_a_grammar_is_said_to_play_without_it(
+    run: Path, tmp_path: Path, capsys
+) -> None:
+    saved = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(saved.replace("  grammar: null", "  grammar: words"))
+    given = (f"run={run}", "limit=1", "backend.threads=1")
+    play(tmp_path, *given)
+    assert "trained with sampling.grammar=words; here any text" in capsys.readouterr().out
+    play(tmp_path, *given, "sampling.grammar=words")
+    assert "trained with" not in capsys.readouterr().out
+
+
 def test_the_time_that_games_take_changes_none_of_them(tmp_path: Path, monkeypatch) -> None:
     given = ("player=random_consistent", "limit=100")  # row 37
     at_once, hours = play(tmp_path, *given), count(step=3600)

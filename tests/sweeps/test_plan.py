@@ -152,7 +152,7 @@ def games_of(made: StudyPlan, run: Sequence[str]) -> int:
         (["sweep=clip_range", "algorithm.clip_high=0.9,0.8"], "sets algorithm.clip_high"),
         (
             ["sweep=gen_count", "trainer.steps=3"],
-            "arm '2, four times the steps' sets trainer.steps",
+            "arm '2, four times the steps' sets trainer.steps .*budget.games=<fewer> shortens",
         ),
         (["sweep=algorithm", "algorithm=ppo"], "sets algorithm"),  # an arm sets nothing at all
         (["seed=0,1", "seed=5"], "seed is given 2 times"),

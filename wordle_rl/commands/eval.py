@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
@@ -23,6 +24,7 @@ from wordle_rl.game.rules import Game
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.rewards.scoring import build_reward_set
 from wordle_rl.rollouts.play import build_decoder
+from wordle_rl.runs.config import read_config
 from wordle_rl.runs.errors import fail, user_errors
 from wordle_rl.runs.files import json_bytes, plain, write_bytes, write_json
 from wordle_rl.runs.folder import RunFolder, make_outputs
@@ -68,9 +70,17 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     print(boards_side_by_side(shown, columns(), colour=shows_colours()))
     print(f"\nwritten to {shorten(folder)}\n")
     print(report_table([summary, *others], columns()))
+    if settings.run and (grammar := _grammar_of(settings.run)) and not tournament.sampling.grammar:
+        asked = f"sampling.grammar={grammar}"
+        print(f"\nnote: the run trained with {asked}; here any text was allowed. Add {asked}")
     if settings.json:
         print(json.dumps(plain(summary), ensure_ascii=False))
     return summary
+
+
+def _grammar_of(run: str) -> str | None:
+    """The grammar that a run trained with."""
+    return (read_config(Path(run)).get("sampling") or {}).get("grammar")
 
 
 def play_all(player: LoadedPlayer) -> tuple[dict[str, Any], list[Game]]:

@@ -205,9 +205,10 @@ def plan_study(node: Mapping[str, Any], arguments: Sequence[str], compose: Compo
         if (key := key_of(override)) in _RESERVED:
             raise ConfigError(f"{override}: a study sets {', '.join(_RESERVED)} itself")
         if key in set_by:
+            shorter = {"trainer.steps": "; hydra.sweeper.budget.games=<fewer> shortens its trials"}
             raise ConfigError(
                 f"{override}: the study's arm {set_by[key]!r} sets {key} itself, so leave it out, "
-                f"or compare values of {key} without sweep="
+                f"or compare values of {key} without sweep={shorter.get(key, '')}"
             )
         if override == "init_from=latest":
             raise ConfigError(f"{override}: name the run, which is the same for all trials")

@@ -96,7 +96,7 @@ def count_steps(folder: RunFolder, steps: int) -> int:
     """
     store = CheckpointStore(folder.checkpoints, read_only=True)
     if (newest := store.latest()) is None:
-        if any(record["step"] for record in folder.log("metrics").read()):
+        if any(record["step"] for record in folder.log("metrics").records()):
             raise ConfigError(f"{store.folder} holds no checkpoint any more: start a new run")
         print("there is no checkpoint: the run starts over from step 0", flush=True)
         return 0

@@ -116,7 +116,7 @@ def describe_rates(optim: Optim, done: int, before: int, steps: int) -> str | No
 
     before: the steps that the run was to have. steps: those that it has now.
     """
-    old, new = (optim.lr_at(done - 1, count) for count in (before, steps))
+    old, new = (optim.lr_at(max(done - 1, 0), count) for count in (before, steps))
     if not done or old == new:
         return None
     return (

@@ -182,11 +182,17 @@ def test_the_page_of_metrics_explains_every_metric_and_tensorboard_shows_the_sam
     known = re.compile("|".join(re.sub(r"<\w+>", "[^/]+", name) for name in names))
     shared = {key.replace("val/skill/", "skill/") for key in logged}
     assert not [key for key in shared if not known.fullmatch(key)]
-    events, rows = EventAccumulator(str(folder)).Reload(), metrics_of(folder)
+    events = EventAccumulator(str(folder), size_guidance={"histograms": 0}).Reload()
+    rows = metrics_of(folder)
     tags, moves = events.Tags(), {k for k in logged if len({r[k] for r in rows if k in r}) > 1}
     assert min(tags["scalars"]).startswith("0_wins/") and "0_wins/val/win_rate" in tags["scalars"]
     shown = {tag.removeprefix("0_wins/") for tag in tags["scalars"] if "win_rate" not in tag}
     assert shown - {"reward/guess"} == {name for name in moves if "win_rate" not in name}
+    assert tags["histograms"] == ["rewards"]
+    spread = [one.histogram_value for one in events.Histograms("rewards")]
+    assert [(one.min, one.max) for one in spread] == [
+        (row["reward/min"], row["reward/max"]) for row in rows[1:]
+    ]
     [config] = events.Tensors("config/text_summary")
     text = config.tensor_proto.string_val[0].decode().splitlines()
     assert f"seed={read_config(folder)['seed']}" in text and known.fullmatch("reward/guess")

@@ -23,6 +23,7 @@ class Reporter(Protocol):
 
     def metrics(self, values: dict[str, float], step: int) -> None: ...
     def text(self, tag: str, markdown: str, step: int) -> None: ...
+    def histogram(self, tag: str, values: Sequence[float], step: int) -> None: ...
     def games(self, records: Sequence[Mapping[str, Any]], step: int) -> None: ...  # a validation's
     # What was received after a step is received again. kept: the metrics until then.
     def cut_back(self, step: int, kept: Sequence[Mapping[str, Any]]) -> None: ...
@@ -51,6 +52,11 @@ class RunLog:
             self._metrics.append(step, dict(values))
             finite = {k: v for k, v in (shown or values).items() if math.isfinite(v)}
             self._reporter.metrics(finite, step)
+
+    def rewards(self, step: int, rewards: Sequence[GameReward]) -> None:
+        """Give the loggers the rewards of a step's games, as a histogram."""
+        if self.writes and rewards:
+            self._reporter.histogram("rewards", [reward.total for reward in rewards], step)
 
     def line(self, tag: str, text: str, step: int) -> None:
         """Print a line, and give it to the loggers."""

@@ -270,6 +270,7 @@ class Training:
             stopped = error
         shown = metrics | {GUESS: sum(reward_of_guess(result.rewards).values())}
         self._log.metrics(done, metrics, shown)
+        self._log.rewards(done, result.rewards)
         if stopped or best or done % trainer.checkpoint_every == 0:
             self.save(best=best)
         if stopped:

@@ -79,10 +79,16 @@ def token_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 
 def reward_metrics(rewards: Sequence[GameReward]) -> dict[str, float]:
-    """Mean and standard deviation of a game's reward, and the mean of each component."""
+    """How a game's reward is spread, and the mean of each component."""
     totals = np.array([r.total for r in rewards])
-    means = {f"reward/{name}": value for name, value in reward_means(rewards).items()}
-    return {"reward/mean": float(totals.mean()), "reward/std": float(totals.std()), **means}
+    return {
+        "reward/mean": float(totals.mean()),
+        "reward/std": float(totals.std()),
+        "reward/min": float(totals.min()),
+        "reward/max": float(totals.max()),
+        "reward/below_0": float((totals < 0).mean()),
+        **{f"reward/{name}": value for name, value in reward_means(rewards).items()},
+    }
 
 
 def noise_scale(agreement: Sequence[float], guesses: float) -> float:

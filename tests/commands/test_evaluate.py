@@ -84,6 +84,16 @@ def test_a_run_that_trained_under_a_grammar_is_said_to_play_without_it(
     assert "trained with" not in capsys.readouterr().out
 
 
+def test_games_that_run_out_of_context_are_counted_and_told(tmp_path: Path, capsys) -> None:
+    """A game of six plain answers has room here, and one with answers asked for again has not."""
+    given = ("model=micro", "model.max_context=91", "limit=12", "backend.threads=1")
+    assert play(tmp_path, *given)["out_of_context"] == 0
+    assert "ran out" not in capsys.readouterr().out
+    cut = play(tmp_path, *given, "rules.invalid=retry", "show=0")["out_of_context"]
+    told = f"WARNING: micro ran out of model.max_context in {cut} of 12 games, which are lost"
+    assert cut > 6 and told in capsys.readouterr().out
+
+
 def test_the_time_that_games_take_changes_none_of_them(tmp_path: Path, monkeypatch) -> None:
     given = ("player=random_consistent", "limit=100")  # row 37
     at_once, hours = play(tmp_path, *given), count(step=3600)

@@ -96,6 +96,19 @@ def test_a_run_folder_stands_alone(reinforced) -> None:
     assert [m["step"] for m in metrics_of(folder)] == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("kind", ["game", "best_of"])
+def test_training_games_that_run_out_of_context_are_counted_and_told(kind, tmp_path, capsys):
+    given = ["model=micro", *SMALL[1:], "trainer.steps=1", "trainer.report=false",
+             f"rollout={kind}", "trainer.games_every=1"]  # fmt: skip
+    with pytest.raises(SystemExit):
+        run(tmp_path, *given, "model.max_context=64")
+    assert "must be 91 or more for a game of 6 guesses" in error_of(capsys.readouterr().err)
+    _, folder = run(tmp_path, *given, "model.max_context=91", "rules.invalid=retry")
+    step = metrics_of(folder)[-1]
+    assert step["train/out_of_context"] > 0 < step["val/out_of_context"]
+    assert "WARNING: the policy ran out of model.max_context in" in capsys.readouterr().out
+
+
 def test_a_step_logs_loss_rewards_groups_speed_and_where_time_went(reinforced) -> None:
     step = metrics_of(reinforced[1])[-1]
     for key in (

@@ -342,7 +342,8 @@ def build_players(
     shots = draw_shots(settings.shots, train, tournament.knowledge, tournament.rules, settings.seed)
     talk = build_form(form, Chat(policy.tokenizer), tournament.style, shots)
     given = max((len(state.clues) for state in tournament.starts), default=0)
-    check_room(talk, sampling, model.max_context, guesses=given)
+    turns = tournament.rules.max_turns
+    check_room(talk, sampling, model.max_context, turns=turns, guesses=given)
     check_grammar(talk, sampling, tournament.words.allowed_set)
 
     def seat(first: int, sampling: Sampling = sampling) -> Actor:

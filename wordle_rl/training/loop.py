@@ -129,7 +129,8 @@ class Training:
         recipe, trainer = setup.recipe, setup.trainer
         self._form = build_form(recipe.rollout.form, Chat(policy.tokenizer), recipe.style)
         room = setup.model.max_context
-        check_room(self._form, recipe.sampling, room, guesses=setup.most_earlier_guesses)
+        given, turns = setup.most_earlier_guesses, recipe.rules.max_turns
+        check_room(self._form, recipe.sampling, room, turns=turns, guesses=given)
         check_grammar(self._form, recipe.sampling, recipe.words.allowed_set)
         if recipe.teacher is not None:
             check_thoughts(recipe.teacher, self._form, recipe.sampling)

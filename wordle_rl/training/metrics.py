@@ -37,6 +37,7 @@ def game_metrics(rollouts: Sequence[Rollout], words: WordLists) -> dict[str, flo
         "train/games": float(len(games)),
         "train/wins": float(len(wins)),
         "train/win_rate": len(wins) / len(games),
+        "train/out_of_context": float(sum(game.out_of_context for game in games)),
         "train/earlier_guesses": float(np.mean([len(g.turns[0].state.clues) for g in begun])),
         "train/guesses_won": _mean([g.state.turn for g in wins]),
         "train/format": sum(t.guess is not None for t in turns) / len(turns),

@@ -73,8 +73,9 @@ def test_a_groups_state_depends_on_seed_step_and_number_alone(knowledge) -> None
 
 
 def test_training_games_can_begin_with_one_word(knowledge) -> None:
-    node = {"_target_": "wordle_rl.rollouts.history.HistorySettings", "least": 0, "most": 0,
-            "player": "random_consistent", "opener": "Salet"}  # fmt: skip
+    target = "wordle_rl.rollouts.history.HistorySettings"
+    node = {"_target_": target, "least": 0, "most": 0, "player": "random_consistent"}
+    node["opener"] = "Salet"
     history = build_history(node, knowledge, Rules())
     assert history is not None and history.least == 1
     secrets = [*knowledge.words.answers[::100], "salet"]

@@ -114,8 +114,8 @@ def study_of(trials: list[dict[str, Any]], games: Sequence[dict[str, Any]] = ())
     )  # fmt: skip
     played = pd.DataFrame(games, columns=pd.Index(columns)).astype({"guesses": str, "secret": str})
     return Study(
-        folder=Path(), about={"name": "pilot", "identity": {"grid": True}, "analysis": {}}, space={},
-        trials=table, games=add_outcomes(played),
+        folder=Path(), about={"name": "pilot", "identity": {"grid": True}, "analysis": {}},
+        space={}, trials=table, games=add_outcomes(played),
     )  # fmt: skip
 
 
@@ -192,12 +192,10 @@ def test_arms_that_win_nothing_have_nothing_to_compare():
 
 def test_a_point_that_was_drawn_twice_is_one_seed():
     rows = [("often", 0, 0.9), ("often", 0, 0.9), ("both", 0, 0.6), ("both", 1, 0.62)]
-    study = study_of([
-        {"arm": arm, "seed": seed, "val_win_rate": wins, "guesses": math.nan, "games": 8.0,
-         "metrics": {}, "test_win_rate": math.nan, "seconds": 1.0, "run": "",
-         "test_mean_guesses_with_losses": math.nan}
-        for arm, seed, wins in rows
-    ])  # fmt: skip
+    names = ("guesses", "games", "seconds", "test_win_rate", "test_mean_guesses_with_losses")
+    blank = {**dict.fromkeys(names, math.nan), "metrics": {}}
+    trials = [{"arm": arm, "seed": seed, "val_win_rate": wins} for arm, seed, wins in rows]
+    study = study_of([{**trial, **blank} for trial in trials])
     study.about["analysis"]["measure"] = "wins"
     assert find_winner(study) == 2
     head, often, both = list_arms(study.select("search"), None)

@@ -98,8 +98,8 @@ def test_a_run_folder_stands_alone(reinforced) -> None:
 
 @pytest.mark.parametrize("kind", ["game", "best_of"])
 def test_training_games_that_run_out_of_context_are_counted_and_told(kind, tmp_path, capsys):
-    given = ["model=micro", *SMALL[1:], "trainer.steps=1", "trainer.report=false",
-             f"rollout={kind}", "trainer.games_every=1"]  # fmt: skip
+    given = ["model=micro", *SMALL[1:], "trainer.steps=1", "trainer.report=false"]
+    given += [f"rollout={kind}", "trainer.games_every=1"]
     with pytest.raises(SystemExit):
         run(tmp_path, *given, "model.max_context=64")
     assert "must be 91 or more for a game of 6 guesses" in error_of(capsys.readouterr().err)

@@ -392,8 +392,8 @@ def build_players(
     beams = sampling.beams if sampling.temperature == 0.0 else 1  # rows of one game
     player = LoadedPlayer(
         **vars(tournament), name=_name_player(model, settings, sampling),
-        seat=begin_games(tournament, seat), rewards=rewards, games_at_once=max(model.games_at_once // beams, 1),
-        lineage=lineage,
+        seat=begin_games(tournament, seat), rewards=rewards, lineage=lineage,
+        games_at_once=max(model.games_at_once // beams, 1),
     )  # fmt: skip
 
     def vary(name: str, sampling: Sampling, **more: Any) -> LoadedPlayer:

@@ -15,7 +15,8 @@ from wordle_rl.runs.progress import announce
 
 def report(
     runs: Annotated[
-        list[str], typer.Argument(
+        list[str],
+        typer.Argument(
             metavar="RUN ...", help="Run folders; latest is the newest. Or a metrics.jsonl."
         ),
     ],

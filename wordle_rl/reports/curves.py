@@ -25,10 +25,12 @@ def draw_file(path: Path, only: Sequence[str] = (), out: Path | None = None) -> 
     only: patterns of the metrics to draw, such as val/*; without any, the first ones that move. A
     line that is torn at the end is left out. Raises FolderError.
     """
-    rows, found = _read_rows(path), {}
+    rows: Any = _read_rows(path)
+    found: dict[str, Any] = {}
     names = [name for name in rows if not only or any(fnmatch(str(name), one) for one in only)]
     for name in names:
-        values = pd.to_numeric(rows[name], errors="coerce").dropna()
+        values: Any = pd.to_numeric(rows[name], errors="coerce")
+        values = values.dropna()
         if len(values) > 1 and (only or values.nunique() > 1):
             found[str(name)] = values
     if not found:
@@ -57,7 +59,7 @@ def _rank(name: str) -> int:
 
 
 def _read_rows(path: Path) -> pd.DataFrame:
-    """A column for each number in the file, nested ones as a.b; the index is the step or the row."""
+    """A column for each entry of the rows, nested ones as a.b. The index is the step or the row."""
     rows: list[dict[str, Any]] = []
     with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
@@ -69,7 +71,7 @@ def _read_rows(path: Path) -> pd.DataFrame:
                 rows.append(row)
             elif file.read(1):  # a torn line is forgiven when nothing follows
                 raise FolderError(f"{path} line {number}: not a JSON object")
-    table = pd.json_normalize(rows)
+    table: Any = pd.json_normalize(rows)
     steps = [name for name in _STEPS if name in table and table[name].notna().all()]
     if not steps:
         return table.rename_axis("row")

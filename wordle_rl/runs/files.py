@@ -264,9 +264,7 @@ class StepLog:
             with open(self.path, "rb") as file:
                 os.fsync(file.fileno())
 
-    def _lines(
-        self, begin: int = 0, wanted: bytes = b""
-    ) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    def _lines(self, begin: int = 0, wanted: bytes = b"") -> Iterator[tuple[bytes, dict[str, Any]]]:
         """Lines with their records. begin: byte of the first. wanted: {} for lines without it."""
         if not self.path.exists():
             return

@@ -314,8 +314,7 @@ def find_verdicts(
         return []
     # The chance of such a mean if there were no difference.
     alone = [
-        1.0 if name in idle or not s.error
-        else float(2 * t.sf(abs(s.mean) / s.error, s.seeds - 1))
+        1.0 if name in idle or not s.error else float(2 * t.sf(abs(s.mean) / s.error, s.seeds - 1))
         for name, s in spreads.items()
     ]
     levels: dict[int, float] = {}  # at which each was tested, so that interval and verdict agree

@@ -108,10 +108,10 @@ def load_words(
     guesses = secrets if allowed is None else _read("allowed", Path(allowed), column)
     if guesses and not {*secrets} & {*guesses}:  # as the original game's source has them
         guesses = tuple(sorted({*secrets, *guesses}))
-        print(
-            f"note: no answer is in words.allowed={allowed}, so the {len(guesses):,} words of both "
-            "files are legal guesses", file=sys.stderr,
-        )  # fmt: skip
+        told = (
+            f"no answer is in words.allowed={allowed}, so the {len(guesses):,} words of both files"
+        )
+        print(f"note: {told} are legal guesses", file=sys.stderr)
     return WordLists(answers=secrets, allowed=guesses, name=name)
 
 

@@ -82,6 +82,34 @@ def test_a_run_that_trained_under_a_grammar_is_said_to_play_without_it(
     assert "trained with sampling.grammar=words; here any text" in capsys.readouterr().out
     play(tmp_path, *given, "sampling.grammar=words")
     assert "trained with" not in capsys.readouterr().out
+    summary = play(tmp_path, *given, compare=True)
+    assert "any text was allowed, the row below it has this grammar" in capsys.readouterr().out
+    name = summary["player"]
+    assert next(iter(summary["compared_with"])) == f"{name}, grammar"
+
+
+@pytest.mark.parametrize("player", ["player=random_consistent", "model=micro"])
+def test_every_game_begins_with_the_opener_that_was_asked_for(player, tmp_path, capsys) -> None:
+    given = (player, "limit=30", "opener=SLATE", "backend.threads=1", "words.split=all")
+    summary = play(tmp_path, *given)
+    assert summary["opener"] == "slate" and summary["opener_rank"] == 6
+    assert capsys.readouterr().out.count("the first guess of every game is SLATE\n") == 1
+    games = read_games(tmp_path)
+    assert {game["guesses"][0] for game in games} == {"slate"}
+    assert len({game["guesses"][1] for game in games}) > 5, "the player sees the clues"
+    with pytest.raises(SystemExit):
+        play(tmp_path, *given[:-1], "opener=zzzzz")
+    assert "opener must be an allowed word, not zzzzz" in capsys.readouterr().err
+
+
+def test_games_that_run_out_of_context_are_counted_and_told(tmp_path: Path, capsys) -> None:
+    """A game of six plain answers has room here, and one with answers asked for again has not."""
+    given = ("model=micro", "model.max_context=91", "limit=12", "backend.threads=1")
+    assert play(tmp_path, *given)["out_of_context"] == 0
+    assert "ran out" not in capsys.readouterr().out
+    cut = play(tmp_path, *given, "rules.invalid=retry", "show=0")["out_of_context"]
+    told = f"WARNING: micro ran out of model.max_context in {cut} of 12 games, which are lost"
+    assert cut > 6 and told in capsys.readouterr().out
 
 
 def test_the_time_that_games_take_changes_none_of_them(tmp_path: Path, monkeypatch) -> None:

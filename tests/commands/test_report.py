@@ -10,6 +10,7 @@ from tests.helpers.run_folders import make_run
 from wordle_rl import __main__ as command
 from wordle_rl.commands.report import write_page
 from wordle_rl.commands.runs import runs
+from wordle_rl.runs import files
 from wordle_rl.runs.folder import RunFolder
 
 
@@ -45,6 +46,19 @@ def test_a_run_whose_page_cannot_be_made_ends_with_a_warning(tmp_path, capsys):
     assert line.startswith("warning: no report.html (FolderError: ") and told.err.endswith(
         f"{line}\n"
     )
+
+
+def test_a_list_of_runs_decodes_few_lines_of_each(tmp_path, monkeypatch):
+    """All of them take a minute for a folder of long runs."""
+    folder, decoded = make_run(tmp_path), []
+    log, decode = RunFolder(folder).log("metrics"), files._record
+    for step in range(41, 500):
+        log.append(step, {"loss": 0.5})
+    (folder / "start.json").unlink()  # wins come from the validations
+    monkeypatch.setattr(files, "_record", lambda line: decoded.append(line) or decode(line))
+    runs([f"output_dir={tmp_path}"])
+    validations = sum(b"val/win_rate" in line for line in log.path.read_bytes().splitlines())
+    assert len(decoded) == 1 + validations
 
 
 def test_runs_are_listed_with_their_results_and_two_are_compared(tmp_path, capsys):

@@ -105,6 +105,7 @@ EVAL = {
     "num_generations=4": "there is no choice num_generations",
     "~words": "words must be given",
     "model.max_context=16": "model.max_context must be 20 or more",
+    "model=micro model.max_context=64": "must be 91 or more for a game of 6 guesses, not 64",
     "form=tool": "rollout.form=tool needs a model whose chat template has tools",
 }
 

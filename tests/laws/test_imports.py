@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 from wordle_rl.runs.paths import ROOT
 
 PACKAGE = "wordle_rl"
@@ -159,6 +161,17 @@ def test_the_libraries_of_the_page_come_with_the_package():
     needed = {re.split(r"[^\w-]", one)[0] for one in tomllib.loads(text)["project"]["dependencies"]}
     libraries = {item.library for item in IMPORTS if item.rooms[0] == "web"}
     assert "uvicorn" in libraries and libraries - {PACKAGE, *sys.stdlib_module_names} <= needed
+
+
+def test_on_apple_silicon_mlx_comes_with_the_package_as_the_readme_says():
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    needed = map(Requirement, tomllib.loads(text)["project"]["dependencies"])
+    [marker] = [one.marker for one in needed if one.name == "mlx-lm"]
+    assert marker is not None
+    places = [("Darwin", "arm64"), ("Darwin", "x86_64"), ("Linux", "aarch64")]
+    names = ("platform_system", "platform_machine")
+    found = [marker.evaluate(dict(zip(names, place, strict=True))) for place in places]
+    assert found == [True, False, False]
 
 
 def test_what_takes_long_to_import_is_imported_late_outside_its_room():

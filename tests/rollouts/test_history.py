@@ -4,11 +4,13 @@ from collections import Counter
 
 import pytest
 
+from wordle_rl.commands.build import build_history
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import GreedyEntropy, Player, RandomConsistent
-from wordle_rl.game.rules import State, feedback_code
+from wordle_rl.game.rules import Rules, State, feedback_code
 from wordle_rl.rollouts.history import History
+from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.words.lists import WordLists
 
 
@@ -68,3 +70,22 @@ def test_a_groups_state_depends_on_seed_step_and_number_alone(knowledge) -> None
     assert [state for part in parts for state in part] == whole
     assert states(history, secrets, step=1) != whole
     assert states(history, secrets, first=1) != whole
+
+
+def test_training_games_can_begin_with_one_word(knowledge) -> None:
+    target = "wordle_rl.rollouts.history.HistorySettings"
+    node = {"_target_": target, "least": 0, "most": 0, "player": "random_consistent"}
+    node["opener"] = "Salet"
+    history = build_history(node, knowledge, Rules())
+    assert history is not None and history.least == 1
+    secrets = [*knowledge.words.answers[::100], "salet"]
+    *drawn, last = states(history, secrets)
+    assert {state.guesses for state in drawn} == {("salet",)}
+    assert last.guesses != ("salet",), "a guess that would win is drawn again"
+    deeper = build_history({**node, "most": 3}, knowledge, Rules())
+    assert deeper is not None
+    begun = states(deeper, secrets[:-1])
+    assert {state.guesses[0] for state in begun} == {"salet"}
+    assert {len(state.guesses) for state in begun} == {1, 2, 3}
+    with pytest.raises(ConfigError, match=r"history\.opener must be an allowed word, not zzzzz"):
+        build_history({**node, "opener": "zzzzz"}, knowledge, Rules())

@@ -68,3 +68,31 @@ def test_a_spoilt_last_line_is_forgotten_and_an_earlier_one_is_an_error(tmp_path
         file.write(b'{"step": 2}\n')
     with pytest.raises(FolderError, match="line 2"):
         log.read()
+
+
+def test_a_log_is_read_on_from_the_last_whole_line(tmp_path):
+    log, end, seen = StepLog(tmp_path / "metrics.jsonl"), 0, []
+    assert log.last() is None and log.read_on(0) == ([], 0)
+    for step in range(6):
+        log.append(step, {"text": "✓" * 9_000 * (step % 2), **({"val": 1} if step == 4 else {})})
+        with open(log.path, "ab") as file:
+            file.write(b'{"step": 9')
+        found, end = log.read_on(end)
+        seen += [record["step"] for record in found]
+        newest = log.last()
+        assert newest is not None and newest["step"] == step
+        log.truncate_after(step)
+        assert end == log.path.stat().st_size
+    assert seen == [*range(6)]
+    assert [record["step"] for record in log.read_on(0, key="val")[0]] == [4]
+
+
+def test_a_line_that_is_torn_in_the_middle_is_an_error_wherever_reading_begins(tmp_path):
+    log = StepLog(tmp_path / "metrics.jsonl")
+    log.append(0, {})
+    _, end = log.read_on(0)
+    with open(log.path, "ab") as file:
+        file.write(b"torn\n")
+    log.append(1, {})
+    with pytest.raises(FolderError, match=f"line 1 behind byte {end}: not a JSON record"):
+        log.read_on(end)

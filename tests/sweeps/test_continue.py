@@ -3,6 +3,8 @@
 import io
 import lzma
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -10,6 +12,7 @@ import pytest
 
 from tests.helpers.studies import states, stored, work
 from wordle_rl.runs.files import read_json, write_json
+from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.sweeps import run
 
 pytestmark = pytest.mark.slow
@@ -109,3 +112,26 @@ def test_a_study_ends_with_its_arms_and_the_shipped_verdicts_beside_its_own(
     assert "".join(rows[:2]).count("undecided, +40.00 points") == 2
     run.print_verdicts(tmp_path / "sweeps" / "study")
     assert "shipped" not in capsys.readouterr().out
+
+
+def test_a_point_that_a_sampler_draws_again_is_played_once(tmp_path):
+    sampler = {"_target_": "optuna.samplers.TPESampler", "seed": 0, "n_startup_trials": 2}
+    params = {"x": "choice(0.1, 0.9)", "seed": "choice(0, 1)"}
+    node = {"params": params, "n_trials": 6, "sampler": sampler}
+    said = work(tmp_path, **node)
+    points = [(t.params["x"], t.params["seed"]) for t in stored(tmp_path).trials if t.value]
+    assert sorted(points) == [(0.1, 0), (0.1, 1), (0.9, 0), (0.9, 1)]
+    assert sum("starts in" in line for line in said) == 4
+    assert not any("starts in" in line for line in work(tmp_path, **node))
+
+
+def test_a_study_whose_folder_was_removed_names_what_removes_its_trials(tmp_path):
+    address = f"sqlite:///{tmp_path}/other.db"
+    work(tmp_path, storage=address)
+    shutil.rmtree(tmp_path / "study")
+    with pytest.raises(ConfigError, match="was removed: to start again") as error:
+        work(tmp_path, storage=address)
+    command = f"optuna delete-study --study-name study --storage {address}"
+    assert str(error.value).endswith(command) and "\n" not in str(error.value)
+    subprocess.run([Path(sys.executable).with_name("optuna"), *command.split()[1:]], check=True)
+    assert sum("starts in" in line for line in work(tmp_path, storage=address)) == 3

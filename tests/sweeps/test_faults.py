@@ -5,7 +5,7 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.commands import error_of
 from tests.helpers.studies import run_fakes, states, steps_done, stored, work, worker
-from wordle_rl.runs.files import read_json, write_json
+from wordle_rl.runs.files import StepLog, read_json, write_json
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.sweeps.plan import StudyPlan
 from wordle_rl.sweeps.run import StudyStopped, run_study
@@ -238,3 +238,19 @@ def test_a_worker_that_was_only_slow_leaves_its_trial_to_the_one_that_took_it(tm
     assert "another worker took it" in said[0], said
     assert complete(tmp_path) == [0.1, 0.9]
     assert [*steps_done(tmp_path).values()] == [[1, 2, 3, 4]] * 2
+
+
+def test_a_worker_reads_each_line_of_a_run_once(tmp_path, fake, monkeypatch):
+    """And not all of them at each look, which costs half a core in a long run."""
+    fake(steps=12, seconds=0.1)
+    lines = StepLog._lines
+    seen: list[int] = []
+
+    def count(self: StepLog, *given: Any) -> Iterator[tuple[bytes, dict[str, Any]]]:
+        for line, record in lines(self, *given):
+            seen.append(record["step"])
+            yield line, record
+
+    monkeypatch.setattr(StepLog, "_lines", count)
+    work(tmp_path, params={"x": "choice(0.5)", "seed": "choice(0, 1)"})
+    assert len(seen) == 2 * 2 * 12, "once while it runs, and once for its figures"

@@ -14,6 +14,7 @@ from statsmodels.stats.power import TTestPower
 
 from tests.helpers.studies import plan_of
 from wordle_rl.sweeps.power import plan_power, pool_spreads
+from wordle_rl.sweeps.readme import list_arms, list_effects
 from wordle_rl.sweeps.space import parse_params
 from wordle_rl.sweeps.verdicts import (
     MEASURES,
@@ -23,6 +24,7 @@ from wordle_rl.sweeps.verdicts import (
     find_resolution,
     find_verdicts,
     find_winner,
+    judge,
     measure_cells,
     measure_spread,
     pair_arms,
@@ -71,7 +73,7 @@ def test_verdicts_are_better_worse_equal_or_undecided():
     }  # fmt: skip
     verdicts = {effect.name: effect.verdict for effect in find_verdicts(spreads, WINS, margin=2.0)}
     assert verdicts == {"up": "better", "down": "worse", "same": "equal within 2",
-                        "still": "equal within 2", "open": "undecided"}  # fmt: skip
+                        "still": "nothing to compare", "open": "undecided"}  # fmt: skip
     guesses = find_verdicts({"up": spreads["up"]}, MEASURES["guesses"], margin=0.1)
     assert guesses[0].verdict == "worse", "more guesses are worse"
 
@@ -112,8 +114,8 @@ def study_of(trials: list[dict[str, Any]], games: Sequence[dict[str, Any]] = ())
     )  # fmt: skip
     played = pd.DataFrame(games, columns=pd.Index(columns)).astype({"guesses": str, "secret": str})
     return Study(
-        folder=Path(), about={"name": "pilot", "identity": {}, "analysis": {}}, space={},
-        trials=table, games=add_outcomes(played),
+        folder=Path(), about={"name": "pilot", "identity": {"grid": True}, "analysis": {}},
+        space={}, trials=table, games=add_outcomes(played),
     )  # fmt: skip
 
 
@@ -194,6 +196,35 @@ def test_a_trial_that_did_not_end_counts_in_no_comparison(name, state):
     games = [game("slate crane"), game("slate crane", trial=1, seed=6)]
     cells = measure_cells(study_of(trials, games), "search", MEASURES[name])
     assert [*cells.index.get_level_values("seed")] == [5]
+
+
+def test_arms_that_win_nothing_have_nothing_to_compare():
+    """A lost game that a violation ended has fewer guesses, which is no better."""
+    trials = [{"arm": arm, "seed": seed} for arm in "ab" for seed in (0, 1)]
+    lost = {"a": "slate slate", "b": "slate slate slate zzzzz! -"}
+    games = [
+        game(lost[trial["arm"]] + " slate" * trial["seed"], trial=number, **trial)
+        for number, trial in enumerate(trials)
+    ]
+    [effect] = judge(grid := study_of(trials, games))
+    assert effect.verdict == "nothing to compare"
+    assert list_effects([effect], grid.measure)[1][2:6] == ["-", "-", "nothing to compare", "-"]
+    games[0]["guesses"] = "slate crane"
+    [effect] = judge(study_of(trials, games))
+    assert effect.verdict == "undecided", "where one game is won there is something to compare"
+
+
+def test_a_point_that_was_drawn_twice_is_one_seed():
+    rows = [("often", 0, 0.9), ("often", 0, 0.9), ("both", 0, 0.6), ("both", 1, 0.62)]
+    names = ("guesses", "games", "seconds", "test_win_rate", "test_mean_guesses_with_losses")
+    blank = {**dict.fromkeys(names, math.nan), "metrics": {}}
+    trials = [{"arm": arm, "seed": seed, "val_win_rate": wins} for arm, seed, wins in rows]
+    study = study_of([{**trial, **blank} for trial in trials])
+    study.about["analysis"]["measure"] = "wins"
+    assert find_winner(study) == 2
+    head, often, both = list_arms(study.select("search"), None)
+    assert [row[1] for row in (often, both)] == ["1", "2"]
+    assert often[head.index("validation wins %")] == "90.0", "one seed has no interval"
 
 
 def test_the_winner_has_the_best_mean_over_all_seeds_by_the_studys_own_measure():

@@ -26,7 +26,8 @@ from tests.helpers.runs import (
 )
 from wordle_rl.backends.torch import backend as lightning_backend
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.commands.resume import read_saved_config
+from wordle_rl.commands.resume import describe_rates, read_saved_config
+from wordle_rl.policy.optim import Optim
 from wordle_rl.rollouts import kinds as scene
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.files import read_json
@@ -271,3 +272,14 @@ def test_a_run_without_its_checkpoints_is_refused_and_stays_as_it_is(spoiled, ca
     assert refusal.value.code == 2
     assert "checkpoints holds no checkpoint any more" in error
     assert (spoiled / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_longer_resume_tells_the_jump_of_the_learning_rate():
+    optim = Optim(lr=1e-3)
+    assert describe_rates(optim, 100, 100, 200) == (
+        "learning rate: 0.0001 at step 100 of 100, 0.000546 at step 101 of 200, because "
+        "optim.schedule=cosine follows trainer.steps"
+    )
+    assert describe_rates(optim, 100, 100, 100) is None
+    assert describe_rates(optim, 0, 100, 200) is None
+    assert describe_rates(Optim(lr=1e-3, schedule="constant"), 100, 100, 200) is None

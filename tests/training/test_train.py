@@ -96,6 +96,19 @@ def test_a_run_folder_stands_alone(reinforced) -> None:
     assert [m["step"] for m in metrics_of(folder)] == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("kind", ["game", "best_of"])
+def test_training_games_that_run_out_of_context_are_counted_and_told(kind, tmp_path, capsys):
+    given = ["model=micro", *SMALL[1:], "trainer.steps=1", "trainer.report=false"]
+    given += [f"rollout={kind}", "trainer.games_every=1"]
+    with pytest.raises(SystemExit):
+        run(tmp_path, *given, "model.max_context=64")
+    assert "must be 91 or more for a game of 6 guesses" in error_of(capsys.readouterr().err)
+    _, folder = run(tmp_path, *given, "model.max_context=91", "rules.invalid=retry")
+    step = metrics_of(folder)[-1]
+    assert step["train/out_of_context"] > 0 < step["val/out_of_context"]
+    assert "WARNING: the policy ran out of model.max_context in" in capsys.readouterr().out
+
+
 def test_a_step_logs_loss_rewards_groups_speed_and_where_time_went(reinforced) -> None:
     step = metrics_of(reinforced[1])[-1]
     for key in (
@@ -182,11 +195,17 @@ def test_the_page_of_metrics_explains_every_metric_and_tensorboard_shows_the_sam
     known = re.compile("|".join(re.sub(r"<\w+>", "[^/]+", name) for name in names))
     shared = {key.replace("val/skill/", "skill/") for key in logged}
     assert not [key for key in shared if not known.fullmatch(key)]
-    events, rows = EventAccumulator(str(folder)).Reload(), metrics_of(folder)
+    events = EventAccumulator(str(folder), size_guidance={"histograms": 0}).Reload()
+    rows = metrics_of(folder)
     tags, moves = events.Tags(), {k for k in logged if len({r[k] for r in rows if k in r}) > 1}
     assert min(tags["scalars"]).startswith("0_wins/") and "0_wins/val/win_rate" in tags["scalars"]
     shown = {tag.removeprefix("0_wins/") for tag in tags["scalars"] if "win_rate" not in tag}
     assert shown - {"reward/guess"} == {name for name in moves if "win_rate" not in name}
+    assert tags["histograms"] == ["rewards"]
+    spread = [one.histogram_value for one in events.Histograms("rewards")]
+    assert [(one.min, one.max) for one in spread] == [
+        (row["reward/min"], row["reward/max"]) for row in rows[1:]
+    ]
     [config] = events.Tensors("config/text_summary")
     text = config.tensor_proto.string_val[0].decode().splitlines()
     assert f"seed={read_config(folder)['seed']}" in text and known.fullmatch("reward/guess")

@@ -50,7 +50,9 @@ def test_csv_column_is_read_by_its_name(tmp_path):
     [
         ("a.txt", "crane\nabcd\n", None, "has 'abcd', not five letters a to z"),
         ("a.txt", "crane\n\nабвгд\n", None, "not five letters a to z"),
-        ("a.txt", "crane\nslate\nCrane\n", None, "has 'crane' twice"),
+        ("a.txt", "crane\nslate\nCrane\n", None, "row 3: has 'crane' twice, first in row 1"),
+        ("a.csv", "word\ncrane\nCRANE\n", "word", "row 3: has 'crane' twice, first in row 2"),
+        ("a.csv", "aback\ncrane\n", None, "if that is a word, and .* name it .txt; if it is the"),
         ("a.txt", b"crane\nsl\xffte\n", None, "row 2: not UTF-8"),
         ("a.csv", "rank,word\n1,crane\n", "wrod", "must be rank, word, not wrod"),
         ("a.txt", "\n", None, "answers is empty"),
@@ -61,3 +63,22 @@ def test_a_faulty_file_is_told_in_one_line(tmp_path, name, content, column, told
     with pytest.raises(ValueError, match=told) as caught:
         load_words(answers=path, column=column)
     assert "\n" not in str(caught.value) and str(path) in str(caught.value)
+
+
+def test_the_original_games_two_files_without_a_common_word_are_added_up(tmp_path, capsys):
+    answers = written(tmp_path, "answers.txt", "crane\nslate\n")
+    allowed = written(tmp_path, "guesses.txt", "aahed\nzymic\n")
+    words = load_words(answers=answers, allowed=allowed)
+    assert words.answers == ("crane", "slate")
+    assert words.allowed == ("aahed", "crane", "slate", "zymic")
+    told = f"note: no answer is in words.allowed={allowed}, so the 4 words of both files"
+    assert told in capsys.readouterr().err
+    written(tmp_path, "guesses.txt", "aahed\nslate\n")
+    with pytest.raises(ValueError, match="answer 'crane' is not an allowed guess"):
+        load_words(answers=answers, allowed=allowed)
+
+
+def test_lists_of_a_program_are_sorted_and_have_each_word_once():
+    for words, fault in (("slate", "crane"), "is not sorted"), (("crane",) * 2, "'crane' twice"):
+        with pytest.raises(ValueError, match=fault):
+            WordLists(answers=words, allowed=words)

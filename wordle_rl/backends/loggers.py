@@ -6,6 +6,7 @@ docs/METRICS.md explains the metrics.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from lightning.fabric.loggers.logger import Logger
 from lightning.fabric.loggers.tensorboard import TensorBoardLogger
 from lightning.fabric.utilities.rank_zero import rank_zero_only
@@ -63,6 +64,11 @@ class LightningReporter:
                 logger.experiment.add_text(tag, markdown, step)
             elif isinstance(logger, WandbLogger):
                 logger.log_text(tag, columns=["games"], data=[[markdown]], step=step)
+
+    def histogram(self, tag: str, values: Sequence[float], step: int) -> None:
+        for logger in self._loggers:
+            if isinstance(logger, TensorBoardLogger):
+                logger.experiment.add_histogram(tag, np.array(values), step)
 
     def games(self, records: Sequence[Mapping[str, Any]], step: int) -> None:
         heads = ["won", "secret", "guesses", "feedback"]

@@ -24,6 +24,7 @@ from wordle_rl.game.players import (
     EntropyConsistent,
     GreedyEntropy,
     Mistakes,
+    Opening,
     Player,
     RandomConsistent,
     Teacher,
@@ -322,7 +323,15 @@ def build_history(node: Any, knowledge: Knowledge, rules: Rules) -> History | No
         "choose another player",
     )
     player, stand_in = make(knowledge), RandomConsistent(knowledge, "allowed")
+    if settings.opener is not None:
+        player = Opening(check_opener("history.opener", settings.opener, knowledge.words), player)
     return History(least=settings.least, most=settings.most, player=player, stand_in=stand_in)
+
+
+def check_opener(key: str, word: str, words: WordLists) -> str:
+    """A first guess in lower case. Raises ConfigError unless it is an allowed word."""
+    refuse(word.lower() not in words.allowed_set, f"{key} must be an allowed word, not {word}")
+    return word.lower()
 
 
 def choose_player(

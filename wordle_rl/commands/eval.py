@@ -4,7 +4,6 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
@@ -15,6 +14,7 @@ from wordle_rl.commands.eval_players import (
     build_solvers,
     build_tournament,
     enter,
+    learnt_sampling,
     read_settings,
 )
 from wordle_rl.evaluation.boards import boards_side_by_side, columns, shows_colours
@@ -24,7 +24,6 @@ from wordle_rl.game.rules import Game
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.rewards.scoring import build_reward_set
 from wordle_rl.rollouts.play import build_decoder
-from wordle_rl.runs.config import read_config
 from wordle_rl.runs.errors import fail, user_errors
 from wordle_rl.runs.files import json_bytes, plain, write_bytes, write_json
 from wordle_rl.runs.folder import RunFolder, make_outputs
@@ -40,6 +39,8 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         make_outputs(ROOT / settings.output_dir)
         tournament = build_tournament(config, settings)
         knowledge = tournament.knowledge
+        if tournament.settings.opener:
+            print(f"the first guess of every game is {tournament.settings.opener.upper()}")
         players, computing = build_players(config, tournament)
         own = players[0].name
         decoder = None if settings.player else build_decoder(tournament.sampling, knowledge)
@@ -60,6 +61,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
     write_bytes(folder / "games.jsonl", b"".join(map(json_bytes, map(game_record, games))))
     summary["computing"] = computing
+    summary["opener"] = tournament.settings.opener
     summary["decoder"] = decoder and decoder.name  # its row is in compared_with
     summary["compared_with"] = {
         s["player"]: {k: s[k] for k in ("win_rate", "mean_guesses", "mean_guesses_with_losses")}
@@ -70,17 +72,13 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     print(boards_side_by_side(shown, columns(), colour=shows_colours()))
     print(f"\nwritten to {shorten(folder)}\n")
     print(report_table([summary, *others], columns()))
-    if settings.run and (grammar := _grammar_of(settings.run)) and not tournament.sampling.grammar:
-        asked = f"sampling.grammar={grammar}"
-        print(f"\nnote: the run trained with {asked}; here any text was allowed. Add {asked}")
+    if learnt := learnt_sampling(settings, tournament.sampling):
+        asked = f"sampling.grammar={learnt.grammar}"
+        row = "the row below it has this grammar" if settings.compare else f"add {asked}"
+        print(f"\nnote: the run trained with {asked}; here any text was allowed, {row}")
     if settings.json:
         print(json.dumps(plain(summary), ensure_ascii=False))
     return summary
-
-
-def _grammar_of(run: str) -> str | None:
-    """The grammar that a run trained with."""
-    return (read_config(Path(run)).get("sampling") or {}).get("grammar")
 
 
 def play_all(player: LoadedPlayer) -> tuple[dict[str, Any], list[Game]]:

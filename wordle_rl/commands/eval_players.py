@@ -5,8 +5,8 @@ They are loaded with the settings of conf/eval.yaml and play the same secrets by
 
 import re
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from wordle_rl.commands.build import (
     build_backend_settings,
     build_history,
     check_keys,
+    check_opener,
     choose_player,
     resolve,
 )
@@ -47,7 +48,7 @@ from wordle_rl.rollouts.history import fixed_states
 from wordle_rl.rollouts.play import Actor, ModelPlayer, check_grammar, new_games, play
 from wordle_rl.rollouts.teacher import ScriptedPlayer, draw_shots
 from wordle_rl.runs.checkpoints import CheckpointStore, step_of
-from wordle_rl.runs.config import compose_config
+from wordle_rl.runs.config import compose_config, read_config
 from wordle_rl.runs.folder import RunFolder, find_run
 from wordle_rl.runs.instantiate import MOST, ConfigError, Count, Seed, Within, instantiate
 from wordle_rl.runs.paths import ROOT
@@ -74,6 +75,7 @@ class EvalSettings:
     run: str | None = None
     checkpoint: str | Annotated[int, Within(0, MOST)] = "best"
     player: str | None = None
+    opener: str | None = None
     form: Literal["conversation", "fresh", "tool"] = "conversation"
     allow_mismatch: bool = False
     compare: bool = True
@@ -235,7 +237,7 @@ def load_player(
     line. Lines about precision and threads go to standard error.
     """
     config, wanted = _compose_player(settings, run=run, model=model, player=player)
-    tournament = build_tournament(config, wanted)
+    tournament = build_tournament(config, replace(wanted, compare=False))
     with redirect_stdout(sys.stderr):
         return build_players(config, tournament)[0][0]
 
@@ -278,6 +280,9 @@ def build_tournament(config: dict[str, Any], settings: EvalSettings) -> Tourname
             "on one secret are all alike, not 0: add sampling.temperature=1"
         )
     secrets = listed.eval_secrets(words, splits)[: settings.limit]
+    if settings.opener is not None:
+        opener = check_opener("opener", settings.opener, words)
+        settings = replace(settings, opener=opener)
     return Tournament(
         settings=settings, knowledge=knowledge, regret=Regret(knowledge, rules.max_turns),
         rules=rules, style=instantiate("prompt", config["prompt"], PromptStyle, game=rules),
@@ -311,13 +316,36 @@ def build_solvers(knowledge: Knowledge, decoder: Decoder | None = None) -> list[
     return [decoder, *(solver for solver in solvers if solver.name != decoder.name)]
 
 
+def begin_games(tournament: Tournament, seat: Callable[[int], Actor]) -> Callable[[int], Actor]:
+    """Seats whose players make the first guess of every game that opener= names."""
+    word = tournament.settings.opener
+    if word is None:
+        return seat
+
+    def sit(first: int) -> Actor:
+        player = seat(first)
+
+        def act(games: Mapping[int, Game], turn: int) -> None:
+            new = {i: game for i, game in games.items() if not (game.turns or game.state.clues)}
+            for game in new.values():
+                game.play(word, text=tournament.style.write(word))
+            if rest := {i: game for i, game in games.items() if i not in new}:
+                player(rest, turn)
+
+        return act
+
+    return sit
+
+
 def enter(player: Player, tournament: Tournament, rewards: RewardSet) -> LoadedPlayer:
     """Enter a scripted player. It writes its guesses as in a conversation, whatever form=."""
 
     def seat(first: int) -> Actor:
         return ScriptedPlayer(player=player, draws=tournament.draws(first))
 
-    return LoadedPlayer(**vars(tournament), name=player.name, seat=seat, rewards=rewards)
+    return LoadedPlayer(
+        **vars(tournament), name=player.name, seat=begin_games(tournament, seat), rewards=rewards
+    )
 
 
 # -- models ---------------------------------------------------------------------------------------
@@ -342,7 +370,8 @@ def build_players(
     shots = draw_shots(settings.shots, train, tournament.knowledge, tournament.rules, settings.seed)
     talk = build_form(form, Chat(policy.tokenizer), tournament.style, shots)
     given = max((len(state.clues) for state in tournament.starts), default=0)
-    check_room(talk, sampling, model.max_context, guesses=given)
+    turns = tournament.rules.max_turns
+    check_room(talk, sampling, model.max_context, turns=turns, guesses=given)
     check_grammar(talk, sampling, tournament.words.allowed_set)
 
     def seat(first: int, sampling: Sampling = sampling) -> Actor:
@@ -362,15 +391,33 @@ def build_players(
         )
     beams = sampling.beams if sampling.temperature == 0.0 else 1  # rows of one game
     player = LoadedPlayer(
-        **vars(tournament), name=_name_player(model, settings, sampling), seat=seat,
-        rewards=rewards, games_at_once=max(model.games_at_once // beams, 1),
-        lineage=lineage,
+        **vars(tournament), name=_name_player(model, settings, sampling),
+        seat=begin_games(tournament, seat), rewards=rewards, lineage=lineage,
+        games_at_once=max(model.games_at_once // beams, 1),
     )  # fmt: skip
-    if settings.samples == 1:
-        return [player], policy.computing.record()
-    greedily = partial(seat, sampling=replace(sampling, temperature=0.0))
-    greedy = replace(player, name=f"greedy {player.name}", samples=1, seat=greedily)
-    return [player, greedy], policy.computing.record()
+
+    def vary(name: str, sampling: Sampling, **more: Any) -> LoadedPlayer:
+        drawing = begin_games(tournament, partial(seat, sampling=sampling))
+        return replace(player, name=name, seat=drawing, **more)
+
+    players = [player]
+    if settings.samples > 1:
+        greedy = replace(sampling, temperature=0.0)
+        players.append(vary(f"greedy {player.name}", greedy, samples=1))
+    if settings.compare and (learnt := learnt_sampling(settings, sampling)) is not None:
+        with suppress(ValueError):  # of these settings, under which it has no place here
+            check_grammar(talk, learnt, tournament.words.allowed_set)
+            players.append(vary(_name_player(model, settings, learnt), learnt))
+    return players, policy.computing.record()
+
+
+def learnt_sampling(settings: EvalSettings, sampling: Sampling) -> Sampling | None:
+    """How a run's model drew in training, if under a grammar that these games do not have."""
+    if settings.run is None or sampling.grammar is not None:
+        return None
+    saved = read_config(Path(settings.run)).get("sampling") or {}
+    own = {key: saved[key] for key in ("grammar", "grammar_from", "repeats") if key in saved}
+    return replace(sampling, **own) if own.get("grammar") else None
 
 
 def _load_policy(config: dict[str, Any], tournament: Tournament, model: ModelSettings) -> Any:

@@ -1,4 +1,4 @@
-"""wordle-rl report: the page of one run, or of several beside each other."""
+"""wordle-rl report: the page of one run or of several, or the curves of a file of metrics."""
 
 import sys
 from pathlib import Path
@@ -8,23 +8,37 @@ import typer
 
 from wordle_rl.runs.config import compose_config, flatten, read_config
 from wordle_rl.runs.folder import RunFolder, find_run
+from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF, shorten
 from wordle_rl.runs.progress import announce
 
 
 def report(
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN ...", help="Run folders; latest is the newest.")
+        list[str],
+        typer.Argument(
+            metavar="RUN ...", help="Run folders; latest is the newest. Or a metrics.jsonl."
+        ),
     ],
     output: Annotated[
         Path | None,
         typer.Option(
             help="Where to write the page; by default into the folder of a run, or beside "
-            "the first of several as comparison.html."
+            "the first of several as comparison.html, and beside metrics.jsonl as metrics.png."
         ),
     ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Of a metrics.jsonl, the curves to draw, as in val/*.")
+    ] = None,
 ) -> None:
-    """Write the page of a run, or of several runs beside each other."""
+    """Write the page of one run, or of several, or a picture of the curves of any metrics.jsonl."""
+    if [Path(run).is_file() for run in runs] == [True]:
+        from wordle_rl.reports.curves import draw_file
+
+        print(*draw_file(Path(runs[0]), only or (), output), sep="\n")
+        return
+    if only:
+        raise ConfigError("--only is for a file of metrics, such as <run>/metrics.jsonl")
     from wordle_rl.reports.page import write_report
 
     folders = [find_run(run, root=Path()) for run in runs]

@@ -87,7 +87,7 @@ def _play_again(record: dict[str, Any], tournament: Tournament) -> Game:
     for guess, text, reason in said:
         game.play(guess, text=text, thought=thought_of(text), reason=reason)
     if record["status"] == GameStatus.LOST and game.status is GameStatus.PLAYING:
-        game.forfeit()  # its context was full
+        game.forfeit(context_full=True)
     if [str(turn.kind) for turn in game.turns] != record["kinds"]:
         raise ValueError("its answers count otherwise by the words and rules of the run")
     return game

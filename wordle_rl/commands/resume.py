@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from wordle_rl.policy.optim import Optim
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.runs.checkpoints import MANIFEST, CheckpointStore, step_of
 from wordle_rl.runs.config import CONFIG, find_start, read_config
@@ -97,7 +98,7 @@ def count_steps(folder: RunFolder, steps: int) -> int:
     """
     store = CheckpointStore(folder.checkpoints, read_only=True)
     if (newest := store.latest()) is None:
-        if any(record["step"] for record in folder.log("metrics").read()):
+        if any(record["step"] for record in folder.log("metrics").records()):
             raise ConfigError(f"{store.folder} holds no checkpoint any more: start a new run")
         print("there is no checkpoint: the run starts over from step 0", flush=True)
         return 0
@@ -109,6 +110,20 @@ def count_steps(folder: RunFolder, steps: int) -> int:
     if steps == done:
         print(f"nothing left to train: all {done} steps are done", flush=True)
     return done
+
+
+def describe_rates(optim: Optim, done: int, before: int, steps: int) -> str | None:
+    """A line about a learning rate that other steps change; None where it goes on as it was.
+
+    before: the steps that the run was to have. steps: those that it has now.
+    """
+    old, new = (optim.lr_at(max(done - 1, 0), count) for count in (before, steps))
+    if not done or old == new:
+        return None
+    return (
+        f"learning rate: {old:.3g} at step {done} of {before}, {optim.lr_at(done, steps):.3g} at "
+        f"step {done + 1} of {steps}, because optim.schedule={optim.schedule} follows trainer.steps"
+    )
 
 
 def build_resumed_config(

@@ -14,6 +14,7 @@ from wordle_rl.runs.folder import RunFolder, find_run, given_name, list_runs
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 
+_VALIDATED = "val/win_rate"
 _HEADS = ("#", "began", "name", "model", "algorithm", "steps", "wins %", "min", "status")
 _SAME = ("name", "output_dir", "resume")  # settings that say nothing about a run
 _NOTE = """run=, init_from=, resume= and wordle-rl report take a number.
@@ -55,8 +56,8 @@ def _compare(*configs: dict[str, Any]) -> list[list[str]]:
 def _describe(run: RunFolder, manifest: dict[str, Any]) -> list[str]:
     """The cells of a run, but for its number."""
     try:
-        config, steps = flatten(read_config(run.path)), run.log("metrics").read()
-        wins = _count_wins(run, steps)
+        config, last = flatten(read_config(run.path)), run.log("metrics").last()
+        wins = _count_wins(run)
     except FolderError as error:
         return ["", str(error)]
     planned = config.get("trainer.steps") if config.get("trainer.epochs") == "null" else "?"
@@ -64,15 +65,16 @@ def _describe(run: RunFolder, manifest: dict[str, Any]) -> list[str]:
         f"{datetime.fromisoformat(manifest['started']).astimezone():%Y-%m-%d %H:%M}",
         given_name(run.path.name), config.get("model.name", "-"),
         manifest.get("choices", {}).get("algorithm", "-"),
-        f"{steps[-1]['step'] if steps else 0}/{planned}", wins,
+        f"{last['step'] if last else 0}/{planned}", wins,
         f"{run.seconds / 60:.1f}".replace("nan", "-"), run.status.replace("interrupted", "stopped"),
     ]  # fmt: skip
 
 
-def _count_wins(run: RunFolder, steps: list[dict[str, Any]]) -> str:
+def _count_wins(run: RunFolder) -> str:
     files = [run.path / name for name in ("start.json", "summary.json")]
     wins: Any = [read_object(file).get("win_rate") for file in files if file.is_file()]
-    validated = [step["val/win_rate"] for step in steps if "val/win_rate" in step]
     if len(wins) == 2 and None not in wins:
         return "{:.1f} -> {:.1f}".format(*(100 * share for share in wins))
+    steps, _ = run.log("metrics").read_on(0, key=_VALIDATED)
+    validated = [step[_VALIDATED] for step in steps]
     return f"{100 * validated[0]:.1f} -> {100 * max(validated):.1f} val" if validated else "-"

@@ -26,6 +26,7 @@ from wordle_rl.commands.resume import (
     begin_from,
     build_resumed_config,
     count_steps,
+    describe_rates,
     describe_untaught_prompt,
     keep_computing,
     list_keys,
@@ -146,6 +147,9 @@ def resume_run(
         _check_same_data(manifest, setup)
         stack.enter_context(folder.lock())
         done = count_steps(folder, setup.trainer.steps)
+        before, steps = changes.get("trainer.steps", [setup.trainer.steps] * 2)
+        if told := describe_rates(setup.optim, done, before, steps):
+            print(told, flush=True)
         whole = all((folder.path / name).exists() for name in ("model", "summary.json"))
         finished = whole and manifest.get("status") == "finished"
         same = all(before == after for before, after in changes.values())

@@ -62,6 +62,12 @@ def later_guesses(games: Sequence[Game]) -> dict[str, Any]:
     return {"later_turns": len(turns), "later_guess": guess, "later_guess_count": count}
 
 
+def warn_of_context(name: str, cut: int, games: int) -> list[str]:
+    """One line if the model's context cut off some of the games."""
+    lost = f"{name} ran out of model.max_context in {cut} of {games} games, which are lost"
+    return [f"WARNING: {lost}"] if cut else []
+
+
 def warn_of_repetition(name: str, entries: Mapping[str, Any]) -> list[str]:
     """One line if a word takes more than a quarter of the turns after the first.
 

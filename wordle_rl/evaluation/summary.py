@@ -44,7 +44,7 @@ def summarise(
     seconds: time that all games took together. regret, rewards: None leaves them out.
     Shares are in 0..1, and None where there is nothing to divide by. Intervals are 95 %.
 
-    - An unfinished game counts as lost.
+    - An unfinished game counts as lost. out_of_context: games that the model's context cut off.
     - mean_guesses: mean turns of the won games. mean_guesses_with_losses: mean over all games, in
       which a lost game counts as max_turns + 1, which is 7 at six turns.
     - format_compliance, non_words, repeats and thinks: shares of all turns.
@@ -63,6 +63,7 @@ def summarise(
         "games": len(games),
         "secrets": len(set(secrets)),
         "unfinished": sum(game.status is GameStatus.PLAYING for game in games),
+        "out_of_context": sum(game.out_of_context for game in games),
         **count_results(needed_guesses(games), secrets, rules.max_turns),
         **_play(games),
         **({"by_depth": results_by_depth(games)} if any(map(given_guesses, games)) else {}),

@@ -5,7 +5,7 @@ from textwrap import wrap
 from typing import Any
 
 from wordle_rl.evaluation.boards import tabulate
-from wordle_rl.evaluation.habits import warn_of_repetition
+from wordle_rl.evaluation.habits import warn_of_context, warn_of_repetition
 from wordle_rl.evaluation.intervals import Z95, standard_error
 from wordle_rl.game.players import MEANINGS
 
@@ -88,6 +88,8 @@ def report_table(
     notes += [first["lineage"]] if "lineage" in first else []
     each = [*zip(names, summaries, strict=False)]
     habits = [line for of in each for line in (*_describe_starts(*of), *warn_of_repetition(*of))]
+    for name, of in each:
+        habits += warn_of_context(name, of.get("out_of_context", 0), of["games"])
     lost_as = 1 + max(summary["rules"]["max_turns"] for summary in summaries)
     return "\n\n".join([
         f"secrets: {first['split']}\n{_table(everyone, _RESULTS, width)}",

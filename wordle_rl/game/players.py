@@ -188,6 +188,16 @@ class Mistakes(Player):
         return word
 
 
+class Opening(Player):
+    """Begins every game with the same word, and guesses as another player after it."""
+
+    def __init__(self, word: str, player: Player) -> None:
+        self.name, self._word, self._player = f"{word}, then {player.name}", word, player
+
+    def choose(self, state: State, uniform: float = 0.0) -> str:
+        return self._player.choose(state, uniform) if state.clues else self._word
+
+
 class GreedyEntropy(Player):
     """Makes the guess of highest entropy, candidates first, then in alphabetical order.
 

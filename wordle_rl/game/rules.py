@@ -174,6 +174,7 @@ class Game:
     status: GameStatus = GameStatus.PLAYING
     state: State = State()
     retries: int = 0  # answers that had to be repeated
+    context_full: bool = False  # whether the model's context cut it off
 
     def __post_init__(self) -> None:
         if self.state == State():
@@ -213,9 +214,14 @@ class Game:
         self._advance(turn)
         return turn
 
-    def forfeit(self) -> None:
+    @property
+    def out_of_context(self) -> bool:
+        """Whether it was lost because the model's context had no room for more."""
+        return self.context_full and self.lost
+
+    def forfeit(self, *, context_full: bool = False) -> None:
         """Lose a game that cannot continue, because its context is full or its player gave up."""
-        self.status = GameStatus.LOST
+        self.status, self.context_full = GameStatus.LOST, context_full
 
     def _kind(self, guess: str | None) -> TurnKind:
         if guess is None:

@@ -20,6 +20,7 @@ from wordle_rl.prompts.parser import Parsed, parse_call
 from wordle_rl.prompts.styles import CALL, CALL_THINKING, REFUSALS, PromptStyle
 from wordle_rl.rollouts.chat import Chat, ToolChat
 
+_WORD = "crane"  # whose answer is as long as most
 FormName = Literal["conversation", "fresh", "tool"]
 
 
@@ -128,14 +129,30 @@ def build_form(
     return {"conversation": Form, "fresh": Fresh}[name](chat=chat, style=style, shots=shots)
 
 
-def check_room(form: Form, sampling: Sampling, max_context: int, *, guesses: int = 0) -> None:
-    """Raise ValueError unless the first answer fits into the context, after so many guesses."""
-    clues = (Clue("crane", 0),) * guesses
-    prompt = len(form.opening(State(clues=clues, turn=guesses)))
+def check_room(
+    form: Form, sampling: Sampling, max_context: int, *, turns: int, guesses: int = 0
+) -> None:
+    """Raise ValueError unless the first answer and a whole game of plain answers fit.
+
+    turns: of a game. guesses: before the first answer, which may have all its tokens. Thoughts and
+    answers that are asked for again take more room, which only the games can tell.
+    """
+
+    def prompt_after(count: int) -> int:
+        clues = (Clue(_WORD, 0),) * count
+        return len(form.opening(State(clues=clues, turn=count, max_turns=turns)))
+
+    prompt = prompt_after(guesses)
     if (least := prompt + sampling.max_tokens) > max_context:
         raise ValueError(
             f"model.max_context must be {least} or more for a prompt of {prompt} tokens after "
             f"{guesses} guesses and sampling.max_tokens={sampling.max_tokens}, not {max_context}"
+        )
+    whole = prompt_after(turns - 1) + len(form.chat.answer(form.write(_WORD)))
+    if whole > max_context:
+        raise ValueError(
+            f"model.max_context must be {whole} or more for a game of {turns} guesses, not "
+            f"{max_context}, or games would be cut off and lost"
         )
 
 

@@ -22,15 +22,22 @@ _ATTEMPTS = 16  # at a guess that does not win
 
 @dataclass(frozen=True, kw_only=True)
 class HistorySettings:
-    """Uniformly `least` to `most` earlier guesses, made by a scripted player."""
+    """Uniformly `least` to `most` earlier guesses, made by a scripted player.
+
+    opener: the first of them, so there is one at least.
+    """
 
     least: Guesses
     most: Guesses
     player: str = "random_consistent"
+    opener: str | None = None
 
     def __post_init__(self) -> None:
         if self.least > self.most:
             raise ValueError(f"history.least must be at most history.most={self.most}")
+        if self.opener is not None:
+            object.__setattr__(self, "least", max(self.least, 1))
+            object.__setattr__(self, "most", max(self.most, 1))
 
 
 @dataclass(frozen=True, kw_only=True)

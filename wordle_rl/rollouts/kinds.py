@@ -131,7 +131,7 @@ def play_best_of(task: RolloutTask) -> list[Rollout]:
             for i in live:
                 talk = hear(step.form, games[i], talks[i], player.engine.max_context)
                 if talk is None:
-                    games[i].forfeit()
+                    games[i].forfeit(context_full=True)
                     continue
                 for number in range(i * size, (i + 1) * size):
                     candidates[number] = replace(games[i], turns=[])
@@ -149,6 +149,7 @@ def play_best_of(task: RolloutTask) -> list[Rollout]:
                     said.guess, text=said.text, thought=said.thought, reason=said.reason,
                     tokens=said.tokens,
                 )  # fmt: skip
+                games[i].context_full = drawn[chosen].context_full
                 talks[i] = player.talks[numbers[chosen]][-1].as_prompt()
                 group = task.places[i] + turn * step.recipe.rollout.groups
                 rollouts[i] += [

@@ -108,7 +108,7 @@ class ModelPlayer:
             mine = self.talks.setdefault(number, [])
             talk = hear(self.form, game, mine[-1] if mine else None, self.engine.max_context)
             if talk is None:
-                game.forfeit()
+                game.forfeit(context_full=True)
             elif not mine or talk is not mine[-1]:
                 mine.append(talk)
         self.answer({i: g for i, g in games.items() if g.status is GameStatus.PLAYING}, turn)
@@ -135,6 +135,7 @@ class ModelPlayer:
             drawn = self.engine.complete(asked, self.sampling, numbers, grammar)
         for game, talk, answer in zip(games.values(), talks, drawn, strict=True):
             talk.answer(answer.ids, len(game.turns), answer.logprobs, choices=answer.choices)
+            game.context_full |= answer.stop is StopReason.CONTEXT_FULL
             say(self.form, game, answer.ids, complete=answer.stop is StopReason.STOP_TOKEN)
 
     def all_talks(self, games: Sequence[Game]) -> list[list[Talk]]:

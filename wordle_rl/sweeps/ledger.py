@@ -6,9 +6,11 @@ in which a grid's points are queued, so that no two workers take the same one.
 
 import inspect
 import json
+import platform
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -21,13 +23,21 @@ from sqlalchemy.exc import ArgumentError
 
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.sweeps.plan import StudyPlan, StudySettings
-from wordle_rl.sweeps.results import CONFIRMATION, CONFIRMED, SEARCH, read_record, read_trials
-from wordle_rl.sweeps.space import ARM, Params, Space
+from wordle_rl.sweeps.results import (
+    CONFIRMATION,
+    CONFIRMED,
+    RECORD,
+    SEARCH,
+    read_record,
+    read_trials,
+)
+from wordle_rl.sweeps.space import ARM, Params, Space, count_points, list_grid_points
 from wordle_rl.sweeps.trial import RETRIES
 
 DONE = (TrialState.COMPLETE, TrialState.PRUNED)
 LIVE = (TrialState.RUNNING, TrialState.WAITING)
 _FILL_TIME = 60.0  # seconds that the worker which created a study has to fill its queue
+_DRAWS = 8  # of a sampler, which may draw a point that has its trial
 _SQLITE_TIMEOUT = 120.0  # seconds that a worker waits while others hold the file
 
 
@@ -127,19 +137,42 @@ class Round:
         drawn = sum(state in (*DONE, TrialState.RUNNING) for state in states)
         if TrialState.WAITING not in states and (self.points or drawn >= self.n_trials):
             return None
-        self.study.sampler = build_sampler(sampler, len(states))
-        trial = self.study.ask(dict(self.space))
-        if self.points and not trial.storage.get_trial_system_attrs(trial._trial_id):
-            self.study.tell(trial, state=TrialState.FAIL)  # another machine has emptied the queue
+        for _ in range(_DRAWS):
+            self.study.sampler = build_sampler(sampler, len(self.trials))
+            trial = self.study.ask(dict(self.space))
+            queued = "fixed_params" in trial.storage.get_trial_system_attrs(trial._trial_id)
+            if queued or not (self.points or self._is_known(trial)):
+                return trial
+            # Another machine has emptied the queue, or the sampler drew a point a second time.
+            self.study.tell(trial, state=TrialState.FAIL)
+            if self.points:
+                return None
+        return self._take_first_left()
+
+    def _is_known(self, drawn: optuna.Trial) -> bool:
+        """Whether another trial with the parameters of a new one is done, running or queued."""
+        return any(
+            drawn.params == trial.system_attrs.get("fixed_params", trial.params)
+            for trial in self.trials
+            if trial.number != drawn.number and trial.state in (*DONE, *LIVE)
+        )
+
+    def _take_first_left(self) -> optuna.Trial | None:
+        """The first point of a space without a trial; None if it has none, or is not finite."""
+        if count_points(self.space) is None:
             return None
-        return trial
+        left = replace(self, points=list_grid_points(self.space)).list_missing()
+        if not left:
+            return None
+        self.study.enqueue_trial(dict(left[0]))
+        return self.study.ask(dict(self.space))
 
 
 def open_search(storage: RDBStorage, plan: StudyPlan) -> Round:
     """The trials that the study is about. Raises ConfigError for a study of other settings."""
     return _open(
         storage, plan, part=SEARCH, name=plan.settings.name, space=plan.space, points=plan.points,
-        n_trials=plan.settings.n_trials or len(plan.points or ()), build_run=plan.build_run,
+        n_trials=plan.n_trials, build_run=plan.build_run,
     )  # fmt: skip
 
 
@@ -179,6 +212,7 @@ def _open(storage: RDBStorage, plan: StudyPlan, **about: Any) -> Round:
     while not created and "identity" not in study.user_attrs and time.monotonic() < end:
         time.sleep(0.3)  # a worker on another machine is filling it
     _check_identity(plan, study.user_attrs.get("identity"))
+    _note_place(plan, study, storage)
     known = {}
     if not study.get_trials(deepcopy=False):
         known = read_trials(plan.settings.place, part, about["space"])
@@ -190,6 +224,30 @@ def _open(storage: RDBStorage, plan: StudyPlan, **about: Any) -> Round:
         study.enqueue_trial(dict(point))
     study.set_user_attr("identity", plan.identity())
     return opened
+
+
+def _note_place(plan: StudyPlan, study: optuna.Study, storage: RDBStorage) -> None:
+    """Note that a worker keeps the study in its folder here.
+
+    Raises ConfigError if it did before, its trials are done, and the folder was removed since.
+    """
+    settings, places = plan.settings, study.user_attrs.get("places", [])
+    here = f"{platform.node()}:{settings.place.resolve()}"
+    removed = here in places and not (settings.place / RECORD).exists()
+    if removed and any(trial.state in DONE for trial in study.get_trials(deepcopy=False)):
+        confirmed = f"{settings.name}-confirm-"
+        names = [n for n in optuna.get_all_study_names(storage) if n.startswith(confirmed)]
+        address = make_url(str(settings.storage)).render_as_string()  # without its password
+        removals = (
+            f"optuna delete-study --study-name {shlex.quote(name)} --storage {shlex.quote(address)}"
+            for name in (settings.name, *names)
+        )
+        raise ConfigError(
+            f"study {settings.name} is finished in its database, but its folder {settings.place} "
+            f"was removed: to start again, remove it there, too: {' && '.join(removals)}"
+        )
+    if here not in places:
+        study.set_user_attr("places", [*places, here])
 
 
 def _check_identity(plan: StudyPlan, before: Mapping[str, Any] | None) -> None:

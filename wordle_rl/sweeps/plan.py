@@ -19,6 +19,7 @@ from wordle_rl.sweeps.space import (
     ARM,
     Params,
     Space,
+    count_points,
     format_overrides,
     key_of,
     list_grid_points,
@@ -113,6 +114,14 @@ class StudyPlan:
     points: list[dict[str, Any]] | None  # of a grid, in their order; None with a sampler
     overrides: list[str]  # for every trial
     compose: Compose
+
+    @property
+    def n_trials(self) -> int:
+        """How many trials there are: no more than points, where a sampler has a finite space."""
+        if self.points is not None:
+            return len(self.points)
+        asked = self.settings.n_trials or 0
+        return min(asked, count_points(self.space) or asked)
 
     def build_run(self, params: Params) -> list[str]:
         """The overrides of a trial, output folder aside."""

@@ -50,6 +50,9 @@ def check_power(plan: StudyPlan) -> None:
         print(f"what this study can find is not known: its pilot {analysis.pilot} did not run")
         return
     spread, resolution = plan_power(plan, read_study(pilot))
+    if not spread.error:
+        print(f"what this study can find is not known: in {analysis.pilot} no two games differ")
+        return
     between = measure.scale * math.sqrt(spread.seed_variance)
     own = {settings.name: "an earlier run of this study"}
     print(

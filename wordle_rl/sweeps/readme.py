@@ -17,7 +17,16 @@ from typing import Any
 from wordle_rl.runs.figures import BLUE, GREY, INK, new_figure, save_figure
 from wordle_rl.runs.files import json_bytes, render_template, write_bytes, write_json
 from wordle_rl.sweeps.results import CONFIRMATION, RECORD, SEARCH, WINS
-from wordle_rl.sweeps.verdicts import UNDECIDED, Effect, Frame, Measure, Study, judge, read_study
+from wordle_rl.sweeps.verdicts import (
+    NOTHING,
+    UNDECIDED,
+    Effect,
+    Frame,
+    Measure,
+    Study,
+    judge,
+    read_study,
+)
 
 PAGE, PICTURE = "README.md", "curves.png"
 BEGIN, END = "<!-- results: made by wordle-rl judge -->", "<!-- end of results -->"
@@ -84,7 +93,8 @@ def _put_between(page: str, text: str) -> str:
 def describe(study: Study) -> dict[str, Any]:
     """What the template of a page shows."""
     search, confirmed = study.select(SEARCH), study.select(CONFIRMATION)
-    effects, states, start = judge(study), search.state.value_counts(), find_start(search)
+    states = study.trials[study.trials["round"] == SEARCH].state.value_counts()
+    effects, start = judge(study), find_start(search)
     metrics = study.about["analysis"].get("metrics") or []
     return {
         "study": study,
@@ -110,14 +120,23 @@ def list_effects(effects: Sequence[Effect], measure: Measure) -> list[list[str]]
             "seeds"]  # fmt: skip
     return [head] + [
         [
-            one.name, f"{one.difference:+.{digits}f}",
-            f"{one.low:+.{digits}f} to {one.high:+.{digits}f}",
-            f"{one.p:.3f}" if one.p >= _LEAST_P else f"< {_LEAST_P}",
-            one.verdict if one.verdict == UNDECIDED else f"**{one.verdict}**",
-            f"{one.resolution:.{digits}f}", str(one.seeds),
+            one.name, f"{one.difference:+.{digits}f}", *_describe_certainty(one, digits),
+            str(one.seeds),
         ]
         for one in effects
     ]  # fmt: skip
+
+
+def _describe_certainty(effect: Effect, digits: int) -> list[str]:
+    """The cells interval, p, verdict and resolution of a comparison."""
+    if effect.verdict == NOTHING:
+        return ["-", "-", NOTHING, "-"]
+    return [
+        f"{effect.low:+.{digits}f} to {effect.high:+.{digits}f}",
+        f"{effect.p:.3f}" if effect.p >= _LEAST_P else f"< {_LEAST_P}",
+        effect.verdict if effect.verdict == UNDECIDED else f"**{effect.verdict}**",
+        f"{effect.resolution:.{digits}f}",
+    ]
 
 
 def list_arms(trials: Frame, default: str | None, metrics: Sequence[str] = ()) -> list[list[str]]:
@@ -194,7 +213,7 @@ def _sum_up(effects: Sequence[Effect], study: Study) -> tuple[str, str]:
         return "-", explain_silence(study)
     first, *rest = effects
     _, (name, difference, interval, *_) = list_effects([first], study.measure)
-    decided = sum(effect.verdict != UNDECIDED for effect in rest)
+    decided = sum(effect.verdict not in (UNDECIDED, NOTHING) for effect in rest)
     others = f"; {decided} of {len(rest)} others decided" if rest else ""
     return f"{name}: {difference} {study.measure.unit} ({interval})", first.verdict + others
 

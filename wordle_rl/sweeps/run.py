@@ -51,7 +51,7 @@ from wordle_rl.sweeps.results import (
 )
 from wordle_rl.sweeps.space import format_params, name_arm
 from wordle_rl.sweeps.trial import POLL, TrialFailed, TrialRun
-from wordle_rl.sweeps.verdicts import Effect, find_winner, judge, read_study
+from wordle_rl.sweeps.verdicts import NOTHING, Effect, find_winner, judge, read_study
 
 FAILURES = 3  # failed trials in a row that stop the study
 
@@ -73,7 +73,9 @@ def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], Any]) -> None:
     with announce("checking each arm of the study"):
         works = plan.check(build)
     if not (plan.settings.place / RECORD).exists():
-        trials = plan.settings.n_trials or len(plan.points or ())
+        trials = plan.n_trials
+        if trials < (plan.settings.n_trials or 0):
+            print(f"hydra.sweeper.n_trials={plan.settings.n_trials}: there are {trials} points")
         print(f"{trials} trials, each with its output.log. In the first,\n{works[0]}")
         if spent := [work.seconds for work in works if getattr(work, "seconds", None)]:
             trials += 2 * len(plan.settings.confirm_seeds)
@@ -299,6 +301,8 @@ def print_verdicts(folder: Path) -> None:
     for effect in effects:
         print(f"\n{effect.name}")
         for place, one in {"here": effect, "shipped": before.get(effect.name)}.items():
-            if one:
+            if one and one.verdict == NOTHING:
+                print(f"{place:>9}: {NOTHING}, no game of the two arms differs or none is won")
+            elif one:
                 found = f"{one.difference:+.2f} {unit} ({one.low:+.2f} to {one.high:+.2f})"
                 print(f"{place:>9}: {one.verdict}, {found}")

@@ -5,6 +5,7 @@ between whole numbers gives whole numbers. shuffle and glob are not supported.
 """
 
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -117,6 +118,19 @@ def name_arm(params: Params, space: Space) -> str:
     """What a trial shares with those of other seeds: the name of its arm, or its parameters."""
     arm = {name: params[name] for name in space if name != "seed" and name in params}
     return str(arm[ARM]) if [*arm] == [ARM] else format_params(arm, space) or "all"
+
+
+def count_points(space: Space) -> int | None:
+    """How many points a space has; None if an interval of it has any number of them."""
+    sizes = []
+    for item in space.values():
+        if isinstance(item, CategoricalDistribution):
+            sizes.append(len(item.choices))
+        elif item.step is None or item.log:
+            return None
+        else:
+            sizes.append(round((item.high - item.low) / item.step) + 1)
+    return math.prod(sizes)
 
 
 def list_grid_points(space: Space) -> list[dict[str, Scalar]]:

@@ -47,7 +47,8 @@ class TrialRun:
         self._trial, self._folder, self._overrides = trial, folder, overrides
         self._settings, self._pause = settings, pause
         self._log = folder / "output.log"
-        self._size = -1  # bytes of metrics.jsonl that were read
+        self._file, self._read = -1, 0  # metrics.jsonl, and its bytes that were read
+        self._step, self._wins = 0, list[float]()  # what they say: the last step, validations
         self.seen = "begins"  # what they say, in words
 
     @property
@@ -140,13 +141,19 @@ class TrialRun:
         The pruner compares validations of the same number, which mean equal shares of the budget.
         """
         path = self.path / "metrics.jsonl" if self.path else None
-        if path is None or not path.exists() or path.stat().st_size == self._size:
+        if path is None or not path.exists():
             return
-        self._size = path.stat().st_size
-        records = self._read_records()
-        wins = [r[CURVE] for r in records if r["step"] and r.get(CURVE) is not None]
+        file = path.stat().st_ino
+        if file != self._file:  # a resumed run has cut it off, in a file of its own
+            self._file, self._read, self._step, self._wins = file, 0, 0, []
+        records, self._read = StepLog(path).read_on(self._read)
+        if not records:
+            return
+        wins = self._wins
+        wins += [r[CURVE] for r in records if r["step"] and r.get(CURVE) is not None]
+        self._step = max(self._step, *(record["step"] for record in records))
         steps = read_config(path.parent).get("trainer", {}).get("steps", "?")
-        self.seen = f"step {max((r['step'] for r in records), default=0)}/{steps}"
+        self.seen = f"step {self._step}/{steps}"
         self.seen += f", validation {100 * wins[-1]:.1f} %" if wins else ""
         known = self._trial.storage.get_trial(self._trial._trial_id).intermediate_values
         for number, value in enumerate(wins, 1):

@@ -8,7 +8,7 @@ one. Holm's correction is over all comparisons of the study.
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -36,6 +36,7 @@ Column: TypeAlias = Any
 ERROR = 0.05  # chance that a study of equal arms calls any of them different
 POWER = 0.8  # chance to find a difference of the size that the resolution names
 UNDECIDED = "undecided"
+NOTHING = "nothing to compare"  # all games lost, or no spread at all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +119,9 @@ class Study:
         return name_arm(default, self.space) if default else None
 
     def select(self, part: str) -> Frame:
-        """The trials of a round."""
-        return self.trials[self.trials["round"] == part]
+        """The trials of a round, of equal ones (arm, seed and state) the first alone."""
+        trials = self.trials[self.trials["round"] == part]
+        return trials.drop_duplicates(["arm", "seed", "state"])
 
 
 def read_study(folder: Path) -> Study:
@@ -194,8 +196,18 @@ def judge(study: Study) -> list[Effect]:
         cells = measure_cells(study, part, study.measure)
         spreads = {n: measure_spread(*(pick_arm(cells, a) for a in p)) for n, p in compared.items()}
         known = {name: spread for name, spread in spreads.items() if spread is not None}
-        effects += find_verdicts(known, study.measure, study.margin)
+        lost = find_lost(study, part)
+        idle = {name for name, pair in compared.items() if {*pair} <= lost}
+        effects += find_verdicts(known, study.measure, study.margin, idle)
     return effects
+
+
+def find_lost(study: Study, part: str) -> set[str]:
+    """The arms that won no game, if the study measures wins or the guesses that they took."""
+    if study.measure not in (MEASURES["wins"], MEASURES["guesses"]):
+        return set()
+    wins = measure_cells(study, part, MEASURES["wins"]).groupby(level="arm").max()
+    return {str(arm) for arm in wins.index[wins == 0.0]}
 
 
 def pair_arms(
@@ -288,16 +300,22 @@ def _squared_error(off: np.ndarray, cluster: np.ndarray) -> float:
     return float((sums**2).sum()) / len(off) ** 2 * len(sums) / (len(sums) - 1)
 
 
-def find_verdicts(spreads: Mapping[str, Spread], measure: Measure, margin: float) -> list[Effect]:
-    """The effects of comparisons that are corrected together. margin: counts as no difference."""
+def find_verdicts(
+    spreads: Mapping[str, Spread], measure: Measure, margin: float, idle: Collection[str] = ()
+) -> list[Effect]:
+    """The effects of comparisons that are corrected together. margin: counts as no difference.
+
+    idle: comparisons of arms that won nothing. They and those without any spread, such as of arms
+    that won every game, have nothing to compare.
+    """
     from scipy.stats import t
 
     if not spreads:
         return []
     # The chance of such a mean if there were no difference.
     alone = [
-        float(2 * t.sf(abs(s.mean) / s.error, s.seeds - 1)) if s.error else float(s.mean == 0.0)
-        for s in spreads.values()
+        1.0 if name in idle or not s.error else float(2 * t.sf(abs(s.mean) / s.error, s.seeds - 1))
+        for name, s in spreads.items()
     ]
     levels: dict[int, float] = {}  # at which each was tested, so that interval and verdict agree
     corrected, highest, passed = {}, 0.0, 0
@@ -311,7 +329,9 @@ def find_verdicts(spreads: Mapping[str, Spread], measure: Measure, margin: float
         half = float(t.ppf(1 - levels[number] / 2, spread.seeds - 1)) * spread.error
         low, high = (measure.scale * (spread.mean + way * half) for way in (-1, 1))
         verdict = UNDECIDED
-        if corrected[number] <= ERROR:
+        if name in idle or not spread.error:
+            verdict = NOTHING
+        elif corrected[number] <= ERROR:
             verdict = measure.higher if spread.mean > 0 else measure.lower
         elif -margin <= low and high <= margin:
             verdict = f"equal within {margin:g}"

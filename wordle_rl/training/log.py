@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from wordle_rl.evaluation.boards import boards_side_by_side, columns, shows_colours
-from wordle_rl.evaluation.habits import later_guesses, warn_of_repetition
+from wordle_rl.evaluation.habits import later_guesses, warn_of_context, warn_of_repetition
 from wordle_rl.evaluation.summary import game_record, most_common_guesses
 from wordle_rl.game.rules import Game
 from wordle_rl.rewards.scoring import GameReward, reward_of_guess
@@ -23,6 +23,7 @@ class Reporter(Protocol):
 
     def metrics(self, values: dict[str, float], step: int) -> None: ...
     def text(self, tag: str, markdown: str, step: int) -> None: ...
+    def histogram(self, tag: str, values: Sequence[float], step: int) -> None: ...
     def games(self, records: Sequence[Mapping[str, Any]], step: int) -> None: ...  # a validation's
     # What was received after a step is received again. kept: the metrics until then.
     def cut_back(self, step: int, kept: Sequence[Mapping[str, Any]]) -> None: ...
@@ -51,6 +52,11 @@ class RunLog:
             self._metrics.append(step, dict(values))
             finite = {k: v for k, v in (shown or values).items() if math.isfinite(v)}
             self._reporter.metrics(finite, step)
+
+    def rewards(self, step: int, rewards: Sequence[GameReward]) -> None:
+        """Give the loggers the rewards of a step's games, as a histogram."""
+        if self.writes and rewards:
+            self._reporter.histogram("rewards", [reward.total for reward in rewards], step)
 
     def line(self, tag: str, text: str, step: int) -> None:
         """Print a line, and give it to the loggers."""
@@ -97,7 +103,9 @@ class RunLog:
         boards = boards_side_by_side(games, columns(), colour=shows_colours(), rewards=rewards)
         common = ", ".join(f"{word} {count}" for word, count in most_common_guesses(everything))
         common = f"most common guesses of {len(everything)} games: {common or 'none'}"
+        cut = sum(game.out_of_context for game in everything)
         lines = [common, *warn_of_repetition("the policy", later_guesses(everything))]
+        lines += warn_of_context("the policy", cut, len(everything))
         print(f"\nstep {step}, {tag}", boards, *lines, sep="\n", end="\n\n", flush=True)
         plain = boards_side_by_side(games, columns(), colour=False, rewards=rewards)
         text = "\n\n".join([f"```\n{plain}\n```", *lines])

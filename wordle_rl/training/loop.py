@@ -129,7 +129,8 @@ class Training:
         recipe, trainer = setup.recipe, setup.trainer
         self._form = build_form(recipe.rollout.form, Chat(policy.tokenizer), recipe.style)
         room = setup.model.max_context
-        check_room(self._form, recipe.sampling, room, guesses=setup.most_earlier_guesses)
+        given, turns = setup.most_earlier_guesses, recipe.rules.max_turns
+        check_room(self._form, recipe.sampling, room, turns=turns, guesses=given)
         check_grammar(self._form, recipe.sampling, recipe.words.allowed_set)
         if recipe.teacher is not None:
             check_thoughts(recipe.teacher, self._form, recipe.sampling)
@@ -270,6 +271,7 @@ class Training:
             stopped = error
         shown = metrics | {GUESS: sum(reward_of_guess(result.rewards).values())}
         self._log.metrics(done, metrics, shown)
+        self._log.rewards(done, result.rewards)
         if stopped or best or done % trainer.checkpoint_every == 0:
             self.save(best=best)
         if stopped:

@@ -37,6 +37,7 @@ def game_metrics(rollouts: Sequence[Rollout], words: WordLists) -> dict[str, flo
         "train/games": float(len(games)),
         "train/wins": float(len(wins)),
         "train/win_rate": len(wins) / len(games),
+        "train/out_of_context": float(sum(game.out_of_context for game in games)),
         "train/earlier_guesses": float(np.mean([len(g.turns[0].state.clues) for g in begun])),
         "train/guesses_won": _mean([g.state.turn for g in wins]),
         "train/format": sum(t.guess is not None for t in turns) / len(turns),
@@ -79,10 +80,16 @@ def token_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 
 def reward_metrics(rewards: Sequence[GameReward]) -> dict[str, float]:
-    """Mean and standard deviation of a game's reward, and the mean of each component."""
+    """How a game's reward is spread, and the mean of each component."""
     totals = np.array([r.total for r in rewards])
-    means = {f"reward/{name}": value for name, value in reward_means(rewards).items()}
-    return {"reward/mean": float(totals.mean()), "reward/std": float(totals.std()), **means}
+    return {
+        "reward/mean": float(totals.mean()),
+        "reward/std": float(totals.std()),
+        "reward/min": float(totals.min()),
+        "reward/max": float(totals.max()),
+        "reward/below_0": float((totals < 0).mean()),
+        **{f"reward/{name}": value for name, value in reward_means(rewards).items()},
+    }
 
 
 def noise_scale(agreement: Sequence[float], guesses: float) -> float:

@@ -113,6 +113,7 @@ class HeldOutPlay:
             **_wins("val", games),
             "val/win_rate_low": low,
             "val/win_rate_high": high,
+            "val/out_of_context": float(sum(game.out_of_context for game in games)),
             **habit_metrics("val", games),
             "val/tokens_per_answer": answer_tokens(games),
             **skill_metrics(games, setup.knowledge, setup.regret, "val/skill"),

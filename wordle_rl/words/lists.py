@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -47,7 +48,8 @@ class WordLists:
                     raise WordListError(f"{where} has {word[:40]!r}, not five letters a to z")
             for word, following in pairwise(words):
                 if word >= following:
-                    raise WordListError(f"{where} is not sorted, or has {word!r} twice")
+                    fault = f"has {word!r} twice" if word == following else "is not sorted"
+                    raise WordListError(f"{where} {fault}")
         if missing := set(self.answers) - set(self.allowed):
             raise WordListError(f"{self.name}: answer {min(missing)!r} is not an allowed guess")
 
@@ -93,7 +95,8 @@ def load_words(
     """Read the original word lists or, when answers is given, a user's files.
 
     answers, allowed: a file with a word per line (blank lines are skipped), or a .csv file with a
-    header and its words in column. Without allowed, the answers are the legal guesses.
+    header and its words in column. Without allowed, the answers are the legal guesses. Two files
+    without a common word are both of them.
     Raises WordListError with one line that names the file.
     """
     name = "original" if answers is None else str(answers)
@@ -103,6 +106,12 @@ def load_words(
         answers, allowed = ORIGINAL / "answers.txt", ORIGINAL / "allowed.txt"
     secrets = _read("answers", Path(answers), column)
     guesses = secrets if allowed is None else _read("allowed", Path(allowed), column)
+    if guesses and not {*secrets} & {*guesses}:  # as the original game's source has them
+        guesses = tuple(sorted({*secrets, *guesses}))
+        told = (
+            f"no answer is in words.allowed={allowed}, so the {len(guesses):,} words of both files"
+        )
+        print(f"note: {told} are legal guesses", file=sys.stderr)
     return WordLists(answers=secrets, allowed=guesses, name=name)
 
 
@@ -116,7 +125,25 @@ def _read(key: str, path: Path, column: str | None) -> tuple[str, ...]:
     if path.suffix.lower() == ".csv":
         rows = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)
         if column not in (names := rows.fieldnames or ()):
-            has = ", ".join(names)
-            raise WordListError(f"words.{key}={path}: words.column must be {has}, not {column}")
-        cells = [row[column] or "" for row in rows]
-    return tuple(sorted(filter(None, (cell.strip(" \t\r").lower() for cell in cells))))
+            raise WordListError(f"words.{key}={path}: {_describe_columns(names, column)}")
+        cells = ["", *(row[column] or "" for row in rows)]  # the header is row 1
+    found = [cell.strip(" \t\r").lower() for cell in cells]
+    seen: dict[str, int] = {}
+    for row, word in enumerate(found, 1):
+        if word and word in seen:
+            raise WordListError(
+                f"words.{key}={path} row {row}: has {word!r} twice, first in row {seen[word]}"
+            )
+        seen[word] = row
+    return tuple(sorted(filter(None, found)))
+
+
+def _describe_columns(names: Sequence[str], column: str | None) -> str:
+    """What to give for words.column, which is none of a file's columns."""
+    title = names[0].strip() if len(names) == 1 else ""
+    if len(title) == WORD_LENGTH and title.isalpha():
+        return (
+            f"begins with {title!r}: if that is a word, and the file has no header, name it .txt; "
+            f"if it is the title of the words, set words.column={title}"
+        )
+    return f"words.column must be {', '.join(names)}, not {column}"

@@ -13,6 +13,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 
 from tests.helpers.studies import plan_of
+from wordle_rl.sweeps import power
 from wordle_rl.sweeps.power import plan_power
 from wordle_rl.sweeps.readme import list_arms, list_effects
 from wordle_rl.sweeps.space import parse_params
@@ -135,6 +136,18 @@ def test_a_pilot_of_other_seeds_plans_the_resolution_of_a_study(tmp_path):
     assert spread.seeds == 6
     expected = float(np.squeeze(sizes)) * 100 * np.std(gaps, ddof=1)
     assert resolution == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_pilot_without_any_spread_resolves_nothing(tmp_path, monkeypatch, capsys):
+    trials = [{"arm": f"x={x}", "seed": seed} for seed in (0, 1) for x in (0, 1)]
+    pilot = study_of([{**trial, "test_win_rate": 0.0} for trial in trials])
+    (tmp_path / "pilot").mkdir()
+    (tmp_path / "pilot" / "study.json").touch()
+    monkeypatch.setattr(power, "read_study", lambda _: pilot)
+    analysis = {"measure": "test_wins", "pilot": "pilot"}
+    params = {"x": "choice(1, 2)", "seed": "choice(0, 1)"}
+    power.check_power(plan_of(tmp_path, params=params, analysis=analysis))
+    assert "is not known: in pilot no two games differ" in capsys.readouterr().out
 
 
 ARM = "x=0"

@@ -41,6 +41,8 @@ RUNS = {
 }
 # Differ from run to run: seconds, what is made of them, and memory.
 CLOCK = ("time/", "games_per_second", "seconds", "memory/")
+# Metrics that came after the kept digests. The next --keep takes them in: empty this then.
+ADDED = ("reward/min", "reward/max", "reward/below_0", "train/out_of_context", "val/out_of_context")
 
 
 def main() -> None:
@@ -71,7 +73,8 @@ def run(line: str) -> dict[str, Any]:
         [out] = (path for path in Path(folder).iterdir() if path.is_dir())
         steps = [json.loads(text) for text in (out / "metrics.jsonl").read_text().splitlines()]
         games = (out / "games.jsonl").read_bytes()
-    steps = [{k: v for k, v in step.items() if not k.startswith(CLOCK)} for step in steps]
+    others = (*CLOCK, *ADDED)
+    steps = [{k: v for k, v in step.items() if not k.startswith(others)} for step in steps]
     values = json.dumps(steps, sort_keys=True).encode()
     digests = {"games": games, "metrics": values}
     return {

@@ -13,6 +13,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 
 from tests.helpers.studies import plan_of
+from wordle_rl.sweeps import power
 from wordle_rl.sweeps.power import plan_power, pool_spreads
 from wordle_rl.sweeps.readme import list_arms, list_effects
 from wordle_rl.sweeps.space import parse_params
@@ -159,6 +160,18 @@ def test_more_seeds_do_not_take_away_what_differs_from_secret_to_secret():
         spread = pool_spreads(pilot, MEASURES["guesses"], seeds)
         assert spread.seed_variance == pytest.approx(0.0, abs=1e-12)
         assert spread.error == pytest.approx(np.std([0, 1, 2], ddof=1) / 3**0.5)
+
+
+def test_a_pilot_without_any_spread_resolves_nothing(tmp_path, monkeypatch, capsys):
+    trials = [{"arm": f"x={x}", "seed": seed} for seed in (0, 1) for x in (0, 1)]
+    pilot = study_of([{**trial, "test_win_rate": 0.0} for trial in trials])
+    (tmp_path / "pilot").mkdir()
+    (tmp_path / "pilot" / "study.json").touch()
+    monkeypatch.setattr(power, "read_study", lambda _: pilot)
+    analysis = {"measure": "test_wins", "pilot": "pilot"}
+    params = {"x": "choice(1, 2)", "seed": "choice(0, 1)"}
+    power.check_power(plan_of(tmp_path, params=params, analysis=analysis))
+    assert "is not known: in pilot no two games differ" in capsys.readouterr().out
 
 
 ARM = "x=0"

@@ -187,10 +187,11 @@ def check_answers(
     """
     if not (pairs := _find_partings(probe, answers)):
         return
-    talks = [
-        Talk(ids=ids, trained=[False] * (len(ids) - 1) + [True], logprobs=[0.0] * len(ids))
-        for ids in pairs
-    ]
+    talks = []
+    for ids in pairs:
+        talks.append(Talk())
+        talks[-1].hear(ids[:-1], 0)
+        talks[-1].answer(ids[-1:], 0)
     scores = exported.score(pad(talks, exported.tokenizer.pad_id))
     last = np.array([row[len(ids) - 1] for row, ids in zip(scores, pairs, strict=True)])
     apart = float(np.abs(last[::2] - last[1::2]).max())

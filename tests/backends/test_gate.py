@@ -124,6 +124,13 @@ def test_what_files_of_the_hub_have_passes(family):
         check_config("here", written | {"rope_theta": rope.get("rope_theta", 1.0)})
 
 
+def test_an_entry_that_only_the_code_of_a_family_reads_passes():
+    """As head_dim of Qwen3's mixtures of experts, which its config class does not list."""
+    check_config("here", {"model_type": "qwen3_moe", "head_dim": 128, "intermediate_size": 6144})
+    with pytest.raises(ConfigError, match="sliding_window=128, which a model of type gpt_neox"):
+        check_config("here", {"model_type": "gpt_neox", "sliding_window": 128})
+
+
 def test_a_folder_that_the_other_library_rounded_is_called_that(qwen2, tmp_path):
     rounded = {"group_size": 64, "bits": 4}
     by_mlx = copy_of(qwen2, tmp_path / "mlx", quantization=rounded, quantization_config=rounded)

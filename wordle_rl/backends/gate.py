@@ -5,6 +5,7 @@ entries that are missing. The model would then be another one than the folder de
 such case is refused by name.
 """
 
+import inspect
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from wordle_rl.runs.files import read_text
 from wordle_rl.runs.instantiate import ConfigError
 
 # What older files of some families have, and no forward pass reads. transformers leaves out what it
@@ -74,11 +76,19 @@ def _find_unknown(given: dict[str, Any], config: Any) -> Iterator[tuple[str, Any
     if isinstance(text := given.get("text_config"), dict):
         parts.append((text, config.get_text_config()))
     for entries, made in parts:
-        known = {*type(made).__dataclass_fields__, *type(made).attribute_map}
+        names = type(made).attribute_map
+        known = {*type(made).__dataclass_fields__, *names, *names.values()}
         for name, value in entries.items():
-            left = name in vars(made) and name not in known
-            if left and _is_on(value) and not _WITHOUT_EFFECT.fullmatch(name):
+            left = name in vars(made) and name not in known and _is_on(value)
+            if left and not _WITHOUT_EFFECT.fullmatch(name) and not _reads(made, name):
                 yield name, value
+
+
+def _reads(config: Any, entry: str) -> bool:
+    """Whether the code of a family reads an entry, as some do that its config class does not."""
+    files = Path(inspect.getfile(type(config))).parent.glob("*.py")
+    reads = re.compile(rf"config\.{re.escape(entry)}\b|config, \"{re.escape(entry)}\"")
+    return any(reads.search(read_text(file)) for file in files)
 
 
 def _is_on(value: Any) -> bool:

@@ -51,7 +51,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "shared_intermediate_size": 32, "logits_scaling": 4.0,
     },
     "lfm2": {"layer_types": ["conv", "full_attention"]},
-    "mamba": {"state_size": 8},
+    "mamba": {"state_size": 8, "num_attention_heads": 1, "num_key_value_heads": 1},
     "qwen3_moe": EXPERTS,
     "qwen3_next": EXPERTS | {
         "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
@@ -62,7 +62,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 
 def build(family: str) -> Any:
-    config = AutoConfig.for_model(family, **BASE, **FAMILIES.get(family, {}))
+    config = AutoConfig.for_model(family, **(BASE | FAMILIES.get(family, {})))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         return sharpen(AutoModelForCausalLM.from_config(config), 3.0).eval()

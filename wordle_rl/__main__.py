@@ -42,6 +42,7 @@ _MODULES = (
     "rescore",
     "runs",
 )
+_MISSING = ("Missing argument 'RUN ...'.", "Missing argument 'STUDY'.")
 
 app = typer.Typer(context_settings=_HELP, rich_markup_mode=None)
 
@@ -96,9 +97,6 @@ def run(arguments: Sequence[str]) -> int | None:
         except typer.TyperException as error:
             said = error.format_message().replace("Value error, ", "")
             fail(f"{said}{_list_allowed(*arguments)}" if said in _MISSING else said)
-
-
-_MISSING = ("Missing argument 'RUN ...'.", "Missing argument 'STUDY'.")
 
 
 def _list_allowed(command: str, *_: str) -> str:

@@ -38,7 +38,7 @@ class Row:
     learnt: list[bool] = field(default_factory=list)  # in an answer that is no slip
     sampler: list[float] = field(default_factory=list)
     place: list[int] = field(default_factory=list)  # of a token in its answer, -1 in a prompt
-    # Of each token of an answer: what it was drawn from, and shares of what is learnt instead.
+    # By token of an answer: what it was drawn from, and how often each target is learnt instead.
     choices: dict[int, list[int]] = field(default_factory=dict)
     targets: dict[int, Counter[int]] = field(default_factory=dict)
     astray: set[int] = field(default_factory=set)

@@ -58,13 +58,7 @@ _COMPUTED = {  # what peft computes, or check_targets() refuses
     *["fan_in_fan_out", "rank_pattern", "alpha_pattern", "use_dora", "lora_bias", "loftq_config"],
     *["corda_config", "lora_ga_config", "runtime_config", "ensure_weight_tying"],
 }
-_OF_MLX = {
-    "rank",
-    "scale",
-    "dropout",
-    "keys",
-    "alpha",
-}  # alpha: of older versions, which ignored it
+_OF_MLX = ("rank", "scale", "dropout", "keys", "alpha")  # older versions wrote alpha, unused
 _PLAIN: dict[str, tuple[Any, ...]] = {  # the only values that mlx-lm can express
     "peft_type": ("LORA",), "bias": ("none",),
     # Others change the base under the adapter.

@@ -101,7 +101,7 @@ def _is_on(value: Any) -> bool:
 def check_weights(location: str, unused: Iterable[str]) -> None:
     """Raise ConfigError if a model has no place for some weights of its file.
 
-    unused: the names of those that the library left out.
+    unused: the names of the weights that the library left out.
     """
     if left := sorted(name for name in unused if not _UNUSED_WEIGHTS.search(name)):
         raise ConfigError(

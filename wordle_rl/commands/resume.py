@@ -113,7 +113,7 @@ def count_steps(folder: RunFolder, steps: int) -> int:
 
 
 def describe_rates(optim: Optim, done: int, before: int, steps: int) -> str | None:
-    """A line about a learning rate that other steps change; None where it goes on as it was.
+    """A line about how another number of steps changes the learning rate; None if it does not.
 
     before: the steps that the run was to have. steps: those that it has now.
     """

@@ -42,6 +42,7 @@ from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.history import History
 from wordle_rl.rollouts.kinds import RolloutTask
 from wordle_rl.rollouts.settings import Recipe, RolloutSettings
+from wordle_rl.rollouts.talk import Rollout
 from wordle_rl.rollouts.teacher import TeacherSettings
 from wordle_rl.training.step import StepResult, collect_rollouts, train_step
 
@@ -51,11 +52,13 @@ KINDS: dict[str, Any] = {
     "turn": {"kind": "turn"},
     "best_of": {"kind": "best_of"},
     "best_of, first": {"kind": "best_of", "advance": "first"},
+    "best_of, likeliest": {"kind": "best_of", "advance": "likeliest"},
 }
 FORMS = ("conversation", "fresh", "tool")
 EVERY = [
     *(("game", form) for form in FORMS), ("turn", "conversation"), ("best_of", "fresh"),
     ("best_of", "tool"), ("best_of", "conversation"), ("best_of, first", "conversation"),
+    ("best_of, likeliest", "conversation"),
 ]  # fmt: skip
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 
@@ -125,6 +128,13 @@ def a_step(kind: str, form: str, **recipe: Any) -> Step:
     return Step(plain, spy, batches[0], result)
 
 
+def logprob_of(rollout: Rollout, plain: Any) -> float:
+    """The log-probability of a rollout's one answer, by the model as transformers runs it."""
+    [turn] = turns_of(rollout.talks)
+    whole = full_logprobs(plain, [*turn.prompt_ids, *turn.ids], temperature=0.8)
+    return float(whole[len(turn.prompt_ids) :].sum())
+
+
 @pytest.fixture(scope="module")
 def steps() -> dict[tuple[str, str], Step]:
     return {(kind, form): a_step(kind, form) for kind, form in EVERY}
@@ -181,8 +191,8 @@ def test_an_answer_that_hit_its_limit_is_no_guess(kind, form, steps):  # row 18
 
 
 @pytest.mark.parametrize(("kind", "form"), EVERY[4:])
-def test_a_game_goes_on_with_the_best_guess_or_with_the_first_drawn(kind, form, steps):
-    result = steps[kind, form].result
+def test_a_game_goes_on_with_the_best_guess_the_first_drawn_or_the_likeliest(kind, form, steps):
+    result, plain = steps[kind, form].result, steps[kind, form].plain
     games: dict[int, Game] = {}
     turns: dict[int, list[list[int]]] = defaultdict(list)
     for i, rollout in enumerate(result.rollouts):
@@ -195,14 +205,20 @@ def test_a_game_goes_on_with_the_best_guess_or_with_the_first_drawn(kind, form, 
         assert len(turns[key]) == len(game.turns)
         for members, turn in zip(turns[key], game.turns, strict=True):
             [taken] = [i for i in members if result.rollouts[i].taken]
-            rewards = [result.rewards[i].total for i in members]
-            best = members[int(np.argmax(rewards))]
-            assert taken == (best if kind == "best_of" else members[0])
+            worth = {
+                "best_of": lambda i: result.rewards[i].total,
+                "best_of, first": lambda i: -i,
+                "best_of, likeliest": lambda i: logprob_of(result.rollouts[i], plain),
+            }[kind]
+            assert taken == max(members, key=worth)
             assert result.rollouts[taken].game.turns == [turn]
         assert game.status != "playing"
-    differ = [m for of_game in turns.values() for m in of_game if result.rewards[m[0]].total <
-              max(result.rewards[i].total for i in m)]  # fmt: skip
-    assert differ, "somewhere the first drawn must not be the best"
+    groups = [members for of_game in turns.values() for members in of_game]
+    totals = [[result.rewards[i].total for i in members] for members in groups]
+    assert any(mine[0] < max(mine) for mine in totals), "the first must not always be the best"
+    logprobs = [[logprob_of(result.rollouts[i], plain) for i in members] for members in groups]
+    assert any(mine[0] < max(mine) for mine in logprobs)
+    assert any(np.argmax(mine) != np.argmax(total) for mine, total in zip(logprobs, totals, strict=True))
 
 
 @pytest.mark.parametrize(("kind", "form"), EVERY[:4])

@@ -8,7 +8,8 @@ share the secrets, so a group never spans two processes.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -110,8 +111,9 @@ def play_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout
 def play_best_of(task: RolloutTask) -> list[Rollout]:
     """rollout=best_of: whole games in which every turn draws several guesses and takes one.
 
-    rollout.advance says which: the best by its reward, or the first, so that the boards are those
-    that the policy meets when it plays by itself, refused words included.
+    rollout.advance says which: the best by its reward; the first, so that the boards are those that
+    the policy meets when it draws its guesses, refused words included; or the likeliest, so that
+    they are those of greedy play, which repeats a refused word where draws seldom do.
 
     A group is the guesses drawn in one state, each with its own reward. All of them are trained,
     also those that the game does not take. Each is a conversation of its own that repeats what was
@@ -140,10 +142,7 @@ def play_best_of(task: RolloutTask) -> list[Rollout]:
             for i in dict.fromkeys(number // size for number in candidates):
                 numbers = range(i * size, (i + 1) * size)
                 drawn = [candidates[number] for number in numbers]
-                chosen = 0
-                if step.recipe.rollout.advance == "best":
-                    rewards = [step.recipe.rewards.reward(one).total for one in drawn]
-                    chosen = rewards.index(max(rewards))
+                chosen = choose_guess(task, drawn, [player.talks[number] for number in numbers])
                 [said] = drawn[chosen].turns
                 games[i].play(
                     said.guess, text=said.text, thought=said.thought, reason=said.reason,
@@ -160,6 +159,21 @@ def play_best_of(task: RolloutTask) -> list[Rollout]:
                     for place, candidate in enumerate(drawn)
                 ]  # fmt: skip
     return [rollout for mine in rollouts for rollout in mine]
+
+
+def choose_guess(task: RolloutTask, drawn: Sequence[Game], talks: Sequence[list[Talk]]) -> int:
+    """The place of the guess that a game continues with, by rollout.advance. The first of equals.
+
+    drawn: a game per guess that was drawn in one state. talks: of each, the last holds the answer.
+    """
+    advance = task.step.recipe.rollout.advance
+    if advance == "first":
+        return 0
+    if advance == "best":
+        worth = [task.step.recipe.rewards.reward(game).total for game in drawn]
+    else:
+        worth = [math.fsum(mine[-1].logprobs) for mine in talks]
+    return worth.index(max(worth))
 
 
 KINDS: dict[str, Callable[[RolloutTask], list[Rollout]]] = {

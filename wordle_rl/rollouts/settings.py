@@ -30,7 +30,8 @@ class RolloutSettings:
     form: FormName = "conversation"
     credit: Literal["game", "turn"] = "game"
     discount: Share = 1.0
-    advance: Literal["best", "first"] = "best"  # which guess a game of best_of continues with
+    # Which guess a game of best_of continues with, see wordle_rl.rollouts.kinds.
+    advance: Literal["best", "first", "likeliest"] = "best"
     # Of the advantages by letter, see wordle_rl.training.advantages.
     letter_weight: Annotated[float, Within(0, 1000)] = 0.0
     word_letter_weight: Annotated[float, Within(0, 1000)] = 0.0
@@ -44,8 +45,10 @@ class RolloutSettings:
             raise ConfigError(
                 f"rollout.discount must be 1 with rollout.credit=game, not {self.discount}"
             )
-        if self.advance == "first" and self.kind != "best_of":
-            raise ConfigError(f"rollout.advance must be best with rollout={self.kind}, not first")
+        if self.advance != "best" and self.kind != "best_of":
+            raise ConfigError(
+                f"rollout.advance must be best with rollout={self.kind}, not {self.advance}"
+            )
         if self.letter_from is not None and not self.letter_weight:
             raise ConfigError("rollout.letter_from must be null while rollout.letter_weight is 0")
         if self.groups * self.num_generations > MOST_GAMES:

@@ -218,7 +218,8 @@ def test_a_game_goes_on_with_the_best_guess_the_first_drawn_or_the_likeliest(kin
     assert any(mine[0] < max(mine) for mine in totals), "the first must not always be the best"
     logprobs = [[logprob_of(result.rollouts[i], plain) for i in members] for members in groups]
     assert any(mine[0] < max(mine) for mine in logprobs)
-    assert any(np.argmax(mine) != np.argmax(total) for mine, total in zip(logprobs, totals, strict=True))
+    pairs = zip(logprobs, totals, strict=True)
+    assert any(np.argmax(mine) != np.argmax(total) for mine, total in pairs)
 
 
 @pytest.mark.parametrize(("kind", "form"), EVERY[:4])

@@ -63,8 +63,9 @@ class StudySweeper(Sweeper):
         if (key := tuple(overrides)) not in self._composed:
             cfg = self.hydra_context.config_loader.load_configuration(
                 config_name=self.config.hydra.job.config_name,
-                overrides=begin_with_run(expand(overrides)), run_mode=RunMode.RUN,
-            )  # fmt: skip
+                overrides=begin_with_run(expand(overrides)),
+                run_mode=RunMode.RUN,
+            )
             OmegaConf.set_struct(cfg, False)
             cfg.pop("hydra")
             self._composed[key] = resolve(cfg)

@@ -36,12 +36,7 @@ SCALED = ("grpo", "gspo", "dapo", "cispo", "clip_cov", "adaptive_entropy")
 # Three groups of four games, mixed, that end after 1 to 4 turns. In group 1 the first turn is equal
 # and the second is not. In group 2 no turn differs.
 GROUPS = [0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2]
-TO_GO = [
-    [8, 2, 6], [5, 1], [2, 7],
-    [4, 6], [5, 3], [2, 7],
-    [0], [5], [2],
-    [4, 1, 0, 5], [5], [2],
-]  # fmt: skip
+TO_GO = [[8, 2, 6], [5, 1], [2, 7], [4, 6], [5, 3], [2, 7], [0], [5], [2], [4, 1, 0, 5], [5], [2]]
 TURNS = [len(rewards) for rewards in TO_GO]
 # Group 0, turn by turn, and the deviations with n - 1:
 #   8 4 0 4   mean 4   4 0 -4 0   squares 32, by 3: 4 / sqrt(32/3) = sqrt(1.5)
@@ -54,26 +49,62 @@ TURNS = [len(rewards) for rewards in TO_GO]
 ROOT, HALF, SEVENTH = 1.5**0.5, 0.5**0.5, 7**-0.5
 BY_TURN = {
     "grpo": [
-        [ROOT, -SEVENTH, HALF], [0, -HALF], [0, 0],
-        [0, 3 * SEVENTH], [0, HALF], [0, 0],
-        [-ROOT], [0], [0],
-        [0, -2 * SEVENTH, -HALF, 0], [0], [0],
+        [ROOT, -SEVENTH, HALF],
+        [0, -HALF],
+        [0, 0],
+        [0, 3 * SEVENTH],
+        [0, HALF],
+        [0, 0],
+        [-ROOT],
+        [0],
+        [0],
+        [0, -2 * SEVENTH, -HALF, 0],
+        [0],
+        [0],
     ],
     "dr_grpo": [
-        [4, -1, 3], [0, -1], [0, 0],
-        [0, 3], [0, 1], [0, 0],
-        [-4], [0], [0],
-        [0, -2, -3, 0], [0], [0],
+        [4, -1, 3],
+        [0, -1],
+        [0, 0],
+        [0, 3],
+        [0, 1],
+        [0, 0],
+        [-4],
+        [0],
+        [0],
+        [0, -2, -3, 0],
+        [0],
+        [0],
     ],
     "rloo": [
-        [16 / 3, -1.5, 6], [0, -2], [0, 0],
-        [0, 4.5], [0, 2], [0, 0],
-        [-16 / 3], [0], [0],
-        [0, -3, -6, 0], [0], [0],
+        [16 / 3, -1.5, 6],
+        [0, -2],
+        [0, 0],
+        [0, 4.5],
+        [0, 2],
+        [0, 0],
+        [-16 / 3],
+        [0],
+        [0],
+        [0, -3, -6, 0],
+        [0],
+        [0],
     ],
-    "max_rl": [[1, -1 / 3, 1], [0, -1 / 2], [0, 0], [0, 1], [0, 1 / 2], [0, 0],
-               [-1], [0], [0], [0, -2 / 3, -1, 0], [0], [0]],
-}  # fmt: skip
+    "max_rl": [
+        [1, -1 / 3, 1],
+        [0, -1 / 2],
+        [0, 0],
+        [0, 1],
+        [0, 1 / 2],
+        [0, 0],
+        [-1],
+        [0],
+        [0],
+        [0, -2 / 3, -1, 0],
+        [0],
+        [0],
+    ],
+}
 # By game the whole reward is compared, here 8 4 0 4 in group 0 and 1 3 1 3 in group 1, all of
 # whose games count however long they were. Group 1: mean 2, squares 4, by 3: 1 / sqrt(4/3).
 # Leave-one-out in group 1: 1 - 7/3 = -4/3; 3 - 5/3 = 4/3.
@@ -134,8 +165,10 @@ def test_max_rl_learns_nothing_where_nothing_succeeds():
 def test_gdpo_normalises_each_part_of_the_reward_by_itself(by_turn):  # row 10
     # Group 0: 0 0 0 4, mean 1, squares 12, by 3: -1 -1 -1 3 over 2. And 1 3 1 3: -s s -s s, see
     # SIDE. With weights 2 and 1 the sums are -1-s -1+s -1-s 3+s. Nothing differs in group 1.
-    parts = [{"win": np.full(2, w), "value": np.full(2, v)} for w, v in
-             zip([0, 0, 0, 4, 5, 5], [1, 3, 1, 3, 0.1, 0.1], strict=True)]  # fmt: skip
+    parts = [
+        {"win": np.full(2, w), "value": np.full(2, v)}
+        for w, v in zip([0, 0, 0, 4, 5, 5], [1, 3, 1, 3, 0.1, 0.1], strict=True)
+    ]
     fields = {"parts": parts, "weights": {"win": 2.0}, "by_turn": by_turn}
     outcomes = outcomes_by_turn([[9, 9]] * 6, [0, 0, 0, 0, 1, 1], **fields)
     sums = np.array([-1 - SIDE, -1 + SIDE, -1 - SIDE, 3 + SIDE, 0.0, 0.0])

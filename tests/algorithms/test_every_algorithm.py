@@ -81,9 +81,16 @@ def test_a_bandit_with_four_arms_is_won_in_95_of_100_games(name):  # row 23
     algorithm = shipped(name)
     policy = policy_for(algorithm, *range(340), lr=2e-2)
     results = steps(
-        policy, algorithm, 40, until=0.95, reward=lambda turn: float(turn.won),
-        secrets=("crane",), groups=4, num_generations=4, rules=Rules(max_turns=1),
+        policy,
+        algorithm,
+        40,
+        until=0.95,
+        reward=lambda turn: float(turn.won),
+        secrets=("crane",),
+        groups=4,
+        num_generations=4,
+        rules=Rules(max_turns=1),
         sampling=Sampling(max_tokens=1),
-    )  # fmt: skip
+    )
     assert results[0].metrics["train/win_rate"] < 0.6
     assert won(results) >= 0.95

@@ -38,10 +38,14 @@ def test_the_estimate_of_a_turn_is_the_published_sum(discount, lam):
 
 def outcomes(returns: list[list[float]], values: list[list[float]]) -> StepOutcomes:
     return StepOutcomes(
-        groups=np.arange(len(returns)), returns=[np.array(r) for r in returns],
-        won=np.zeros(len(returns), bool), complete=[np.ones(len(r), bool) for r in returns],
-        values=[np.array(v) for v in values], by_turn=True, discount=0.5,
-    )  # fmt: skip
+        groups=np.arange(len(returns)),
+        returns=[np.array(r) for r in returns],
+        won=np.zeros(len(returns), bool),
+        complete=[np.ones(len(r), bool) for r in returns],
+        values=[np.array(v) for v in values],
+        by_turn=True,
+        discount=0.5,
+    )
 
 
 def test_targets_are_values_and_estimates_and_advantages_are_put_on_a_unit_scale():
@@ -68,9 +72,12 @@ def test_a_turn_is_worth_what_it_was_before_its_first_drawn_token():
     ppo = Ppo(scale="none", lam=0.8)
     recipe = recipe_of(ppo, lambda turn: 0.0, credit="turn", discount=0.5)
     rollout = Rollout(
-        game=game, group=0, talks=[talk], reward=recipe.rewards.reward(game),
+        game=game,
+        group=0,
+        talks=[talk],
+        reward=recipe.rewards.reward(game),
         scores=[{"old_values": np.array(scores, np.float32)}],
-    )  # fmt: skip
+    )
     [found] = step_advantages([rollout], recipe).per_turn
     assert found == pytest.approx(slow_gae([0.0, 0.0], values, 0.5, 0.8))
 
@@ -88,9 +95,12 @@ def test_a_turn_whose_answer_was_forced_counts_as_a_part_of_the_turn_before():
     rewards = iter([1.0, 2.0, -3.0, 4.0, 5.0])
     recipe = recipe_of(ppo, lambda turn: next(rewards), credit="turn", discount=0.5)
     rollout = Rollout(
-        game=game, group=0, talks=[talk], reward=recipe.rewards.reward(game),
+        game=game,
+        group=0,
+        talks=[talk],
+        reward=recipe.rewards.reward(game),
         scores=[{"old_values": np.array(scores, np.float32)}],
-    )  # fmt: skip
+    )
     [found] = step_advantages([rollout], recipe).per_turn
     later = 4.0 + 0.5 * 5.0
     assert found[3] == pytest.approx(later - 0.25)

@@ -50,10 +50,15 @@ def places(tmp_path_factory) -> dict[str, Path]:
 
 # Sizes alone: algorithm, model, rewards, rates and all else are as the experiment asks.
 FEW_STEPS = [
-    "rollout.groups=4", "words.test=4", "words.val=4",
-    "trainer.steps=2", "trainer.validate_every=2", "trainer.checkpoint_every=2",
-    "trainer.report=false", "trainer.show_games=0",
-]  # fmt: skip
+    "rollout.groups=4",
+    "words.test=4",
+    "words.val=4",
+    "trainer.steps=2",
+    "trainer.validate_every=2",
+    "trainer.checkpoint_every=2",
+    "trainer.report=false",
+    "trainer.show_games=0",
+]
 
 
 RECIPES = {"imitate": ["model=smollm2"], "reinforce": ["model=smollm2_sft"]}

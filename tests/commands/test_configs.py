@@ -213,14 +213,21 @@ def test_protocol_split_never_trains_on_a_test_or_validation_secret() -> None:
 # -- numbers ---------------------------------------------------------------------------------------
 
 SHIPPED = "".join(path.read_text() for path in (ROOT / "conf").rglob("*.yaml"))
-CLASSES = sorted({
-    *re.findall(r"_target_: *(wordle_rl[\w.]+)", SHIPPED),
-    "wordle_rl.commands.eval_players.EvalSettings", "wordle_rl.policy.settings.LoraSettings",
-    *(f"wordle_rl.sweeps.plan.{kind}Settings" for kind in ("Study", "Budget", "Analysis")),
-})  # fmt: skip
+CLASSES = sorted(
+    {
+        *re.findall(r"_target_: *(wordle_rl[\w.]+)", SHIPPED),
+        "wordle_rl.commands.eval_players.EvalSettings",
+        "wordle_rl.policy.settings.LoraSettings",
+        *(f"wordle_rl.sweeps.plan.{kind}Settings" for kind in ("Study", "Budget", "Analysis")),
+    }
+)
 # Filled in by the program, or compared with the word lists.
-OTHERS = {"DrGrpo": {"budget"}, "Replay": {"groups"}, "RewardSet": {"weights"},
-          "WordSettings": {"test", "val"}}  # fmt: skip
+OTHERS = {
+    "DrGrpo": {"budget"},
+    "Replay": {"groups"},
+    "RewardSet": {"weights"},
+    "WordSettings": {"test", "val"},
+}
 
 
 def is_bare(hint: Any) -> bool:

@@ -173,9 +173,13 @@ def test_a_model_under_a_grammar_stands_above_the_same_grammar_without_a_model(
     given = [f"words.answers={words}", "words.protocol=all"]
     settings = ("grammar=" + grammar[0], *grammar[1:])
     summary = play(
-        tmp_path, *SMALL_MODEL, *given, "allow_mismatch=true",
-        *(f"sampling.{setting}" for setting in settings), compare=True,
-    )  # fmt: skip
+        tmp_path,
+        *SMALL_MODEL,
+        *given,
+        "allow_mismatch=true",
+        *(f"sampling.{setting}" for setting in settings),
+        compare=True,
+    )
     table = capsys.readouterr().out
     others = summary["compared_with"]
     decoder = next(iter(others))

@@ -24,12 +24,17 @@ from wordle_rl.runs.paths import CONF
 def small(family: str) -> Any:
     """A Llama with one matrix for embedding and head, or a Qwen2 with two, and with biases."""
     shape: dict[str, Any] = {
-        "vocab_size": len(qwen_like_tokenizer()), "hidden_size": 32, "intermediate_size": 64,
-        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
+        "vocab_size": len(qwen_like_tokenizer()),
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 64,
+        "rms_norm_eps": 1e-6,
         "rope_parameters": {"rope_type": "default", "rope_theta": 100_000.0},
         "tie_word_embeddings": family == "llama",
-    }  # fmt: skip
+    }
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         if family == "llama":
@@ -63,12 +68,19 @@ def write_gguf(file: Path, model: Any, family: str) -> None:
     writer.add_pad_token_id(inner.eos_token_id)
     writer.add_chat_template(CHATML)
     names = {
-        "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-        "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-        "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
-        "post_attention_layernorm": "ffn_norm", "model.embed_tokens": "token_embd",
-        "model.norm": "output_norm", "lm_head": "output",
-    }  # fmt: skip
+        "self_attn.q_proj": "attn_q",
+        "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output",
+        "mlp.gate_proj": "ffn_gate",
+        "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+        "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "ffn_norm",
+        "model.embed_tokens": "token_embd",
+        "model.norm": "output_norm",
+        "lm_head": "output",
+    }
     heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
     for name, weight in model.named_parameters():
         array = weight.detach().numpy()

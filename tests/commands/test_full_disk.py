@@ -20,8 +20,9 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "metrics": lambda r: StepLog(r / "metrics.jsonl").append(3, {"a": "a" * 9999}),
     "manifest": lambda r: RunFolder(r).note_resume(step=3, command=["a" * 9999], changes={}),
     "checkpoint": lambda r: CheckpointStore(r / "checkpoints").save(
-        2, lambda folder: (folder / "state.json").write_text("a" * 9999) and None),
-}  # fmt: skip
+        2, lambda folder: (folder / "state.json").write_text("a" * 9999) and None
+    ),
+}
 
 
 @contextmanager

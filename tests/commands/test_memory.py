@@ -29,10 +29,15 @@ def slim(tmp_path_factory) -> str:
     """A folder with the config of Qwen2.5-3B, but four layers. A plan reads no weights."""
     folder: Path = tmp_path_factory.mktemp("slim")
     config = {
-        "model_type": "qwen2", "vocab_size": 151_936, "hidden_size": 2048,
-        "intermediate_size": 11_008, "num_hidden_layers": 4, "num_attention_heads": 16,
-        "num_key_value_heads": 2, "tie_word_embeddings": True,
-    }  # fmt: skip
+        "model_type": "qwen2",
+        "vocab_size": 151_936,
+        "hidden_size": 2048,
+        "intermediate_size": 11_008,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 2,
+        "tie_word_embeddings": True,
+    }
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "model.safetensors").touch()
     return f"model.path={folder}"

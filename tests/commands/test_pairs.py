@@ -47,16 +47,24 @@ def broken_laws(setup: Experiment, small: bool) -> Iterator[str]:
 
 
 def test_every_experiment_and_every_model_is_of_a_kind():
-    found = {path.relative_to(CONF / "experiment").with_suffix("").as_posix()
-             for path in (CONF / "experiment").rglob("*.yaml")}  # fmt: skip
+    found = {
+        path.relative_to(CONF / "experiment").with_suffix("").as_posix()
+        for path in (CONF / "experiment").rglob("*.yaml")
+    }
     assert found == FOR_SMALL | FOR_PRETRAINED and {*OPTIONS["model"]} > SMALL
 
 
 @pytest.mark.parametrize("backend", ["lightning", pytest.param("mlx", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("experiment", [None, *(
-    pytest.param(name, marks=pytest.mark.slow)
-    for name in sorted((FOR_SMALL | FOR_PRETRAINED) - {"none"})
-)])  # fmt: skip
+@pytest.mark.parametrize(
+    "experiment",
+    [
+        None,
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in sorted((FOR_SMALL | FOR_PRETRAINED) - {"none"})
+        ),
+    ],
+)
 def test_a_pair_is_sensible_or_refused(experiment: str | None, backend: str) -> None:
     for model in sorted(OPTIONS["model"]):
         given = [f"model={model}", f"backend={backend}"]

@@ -61,9 +61,13 @@ def run(installed: Path, tmp_path: Path):
     def run(line: str, code: int = 0) -> str:
         env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
         done = subprocess.run(
-            [installed / "wordle-rl", *line.split()], cwd=tmp_path, env=env, capture_output=True,
-            text=True, timeout=900,
-        )  # fmt: skip
+            [installed / "wordle-rl", *line.split()],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=900,
+        )
         assert done.returncode == code, done.stdout + done.stderr
         assert str(ROOT) not in done.stdout + done.stderr
         return done.stdout + done.stderr

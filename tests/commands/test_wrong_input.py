@@ -141,11 +141,20 @@ def test_a_word_list_that_cannot_be_used_is_named(kind: str, tmp_path: Path, ref
 
 
 EVIL = [  # classes and functions that do something when they are called, or are of another kind
-    "os.system", "builtins.eval", "pathlib.Path.unlink", "wordle_rl.words.lists.Path",
-    "wordle_rl.commands.train.train", "wordle_rl.runs.errors.os.system",
-    "wordle_rl.backends.torch.load.load_model", "wordle_rl.game.rules.Game",
-    "wordle_rl.runs.errors", "wordle_rl.rewards.win.Win", "", None, 5,
-]  # fmt: skip
+    "os.system",
+    "builtins.eval",
+    "pathlib.Path.unlink",
+    "wordle_rl.words.lists.Path",
+    "wordle_rl.commands.train.train",
+    "wordle_rl.runs.errors.os.system",
+    "wordle_rl.backends.torch.load.load_model",
+    "wordle_rl.game.rules.Game",
+    "wordle_rl.runs.errors",
+    "wordle_rl.rewards.win.Win",
+    "",
+    None,
+    5,
+]
 
 
 @pytest.fixture(scope="module")

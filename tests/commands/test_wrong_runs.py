@@ -144,8 +144,9 @@ def test_without_any_whole_checkpoint_nothing_is_touched(run: Path, refused) -> 
 
 def test_a_checkpoint_of_another_model_is_refused(run: Path, other: Path, refused) -> None:
     shutil.rmtree(run / "checkpoints" / "step_000002")
-    theirs = shutil.copytree(other / "checkpoints" / "step_000001", run / "checkpoints/step_000001",
-                             dirs_exist_ok=True)  # fmt: skip
+    theirs = shutil.copytree(
+        other / "checkpoints" / "step_000001", run / "checkpoints/step_000001", dirs_exist_ok=True
+    )
     before = contents(run)
     line = refused(training(f"resume={run} trainer.steps=3"))
     assert f"{theirs}/model/model.safetensors belongs to another model" in line

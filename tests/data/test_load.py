@@ -29,9 +29,13 @@ def load(tmp_path: Path):
     ) -> TrainingData:
         path = rows if isinstance(rows, Path) else write_rows(tmp_path / "rows.jsonl", rows)
         return load_data(
-            DataSettings(path=str(path), **settings), WORDS, rules or Rules(), held_out,
-            imitates=imitates, cache=tmp_path / "cache",
-        )  # fmt: skip
+            DataSettings(path=str(path), **settings),
+            WORDS,
+            rules or Rules(),
+            held_out,
+            imitates=imitates,
+            cache=tmp_path / "cache",
+        )
 
     return opened
 
@@ -127,9 +131,13 @@ def test_the_record_names_file_rows_and_secrets(load, tmp_path):
     data = load([predibase("crane"), predibase("abbey"), predibase("crane")], split="train[:3]")
     content = (tmp_path / "rows.jsonl").read_bytes()
     assert data.record() == {
-        "file": "rows.jsonl", "sha256": hashlib.sha256(content).hexdigest(), "split": "train[:3]",
-        "rows": 3, "unknown_rows": 0, "secrets": "abbey crane",
-    }  # fmt: skip
+        "file": "rows.jsonl",
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "split": "train[:3]",
+        "rows": 3,
+        "unknown_rows": 0,
+        "secrets": "abbey crane",
+    }
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
@@ -168,8 +176,11 @@ def test_pairs_and_messages_become_dialogues(load):
 
 
 def test_rows_without_a_secret_are_counted_because_their_lineage_is_unknown(load):  # row 38
-    data = load([pair(1), pair(2, secret="crane"), pair(3, secret="abbey")],
-                imitates=True, held_out=("abbey",))  # fmt: skip
+    data = load(
+        [pair(1), pair(2, secret="crane"), pair(3, secret="abbey")],
+        imitates=True,
+        held_out=("abbey",),
+    )
     assert data.unknown == 1 and data.secrets == ("crane",) and len(data.dialogues) == 2
     assert "1 rows have no secret; test secrets may be among them" in data.lines[-1]
 

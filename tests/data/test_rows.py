@@ -52,10 +52,15 @@ def test_no_code_in_a_cell_runs(tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
-        "[" * 100_000, "[" * 400 + "]" * 400, "-" * 9000 + "1", "[['crane', 'xx-x-']] * 10**9",
-        "{'crane': 'xx-x-'}", "[[['crane', 'xx-x-']]]", "[['crane', 'xx-x-'], None]",
+        "[" * 100_000,
+        "[" * 400 + "]" * 400,
+        "-" * 9000 + "1",
+        "[['crane', 'xx-x-']] * 10**9",
+        "{'crane': 'xx-x-'}",
+        "[[['crane', 'xx-x-']]]",
+        "[['crane', 'xx-x-'], None]",
     ],
-)  # fmt: skip
+)
 def test_hostile_and_broken_lists_are_bad_rows(text):
     with pytest.raises(BadRow) as caught:
         read_guesses(text)

@@ -75,8 +75,10 @@ GAMES = [
 def test_games_are_counted_by_the_guesses_that_were_given():
     found = results_by_depth(GAMES)
     assert {k: (v["games"], v["wins"], v["win_rate"]) for k, v in found.items()} == {
-        "0": (1, 1, 1.0), "2": (2, 1, 0.5), "4": (1, 1, 1.0),
-    }  # fmt: skip
+        "0": (1, 1, 1.0),
+        "2": (2, 1, 0.5),
+        "4": (1, 1, 1.0),
+    }
     # Given guesses count: the third guess won one game, and the other one is lost.
     assert found["2"]["mean_guesses_with_losses"] == pytest.approx((3 + 7) / 2)
 

@@ -30,9 +30,12 @@ class Chat(BaseHTTPRequestHandler):
         reason = "stop" if answer[-1] in stops else "length"
         delta = {"role": "assistant", "content": text}
         chunk = {
-            "id": "chat", "object": "chat.completion.chunk", "created": 0, "model": asked["model"],
+            "id": "chat",
+            "object": "chat.completion.chunk",
+            "created": 0,
+            "model": asked["model"],
             "choices": [{"index": 0, "delta": delta, "finish_reason": reason}],
-        }  # fmt: skip
+        }
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()

@@ -31,9 +31,14 @@ from wordle_rl.training.update import run_updates
 FILE = ROOT / "examples" / "grpo_in_100_lines.py"
 GROUPS, SIZE = 6, 4
 OVERRIDES = (
-    "algorithm=grpo", "algorithm.beta=0", "rollout.credit=game", "rollout.discount=1",
-    f"rollout.groups={GROUPS}", f"rollout.num_generations={SIZE}", "model=tiny",
-)  # fmt: skip
+    "algorithm=grpo",
+    "algorithm.beta=0",
+    "rollout.credit=game",
+    "rollout.discount=1",
+    f"rollout.groups={GROUPS}",
+    f"rollout.num_generations={SIZE}",
+    "model=tiny",
+)
 
 
 @pytest.fixture(scope="module")
@@ -122,10 +127,13 @@ def project_gradient(
         parts = ({"reward": 0.0},) * (len(talk.answers) - 1)
         rollouts.append(
             Rollout(
-                game=replayed(experiment, game), group=number // SIZE, talks=[talk],
-                reward=GameReward(turns=(*parts, {"reward": game.reward})), scores=scores,
+                game=replayed(experiment, game),
+                group=number // SIZE,
+                talks=[talk],
+                reward=GameReward(turns=(*parts, {"reward": game.reward})),
+                scores=scores,
             )
-        )  # fmt: skip
+        )
     advantages = step_advantages(rollouts, recipe)
     form = Form(chat=Chat(tokenizer), style=recipe.style)
     run_updates(Step(policy=policy, form=form, recipe=recipe, number=0), rollouts, advantages)

@@ -14,9 +14,17 @@ PAGE = (ROOT / "docs" / "GRPO.md").read_text(encoding="utf-8")
 
 
 KINDS = {
-    "turn": int, "game": int, "word": str, "marks": str, "reward": float, "mean": float,
-    "advantage": float, "tokens": int, "before": float, "after": float,
-}  # fmt: skip
+    "turn": int,
+    "game": int,
+    "word": str,
+    "marks": str,
+    "reward": float,
+    "mean": float,
+    "advantage": float,
+    "tokens": int,
+    "before": float,
+    "after": float,
+}
 Row = dict[str, Any]
 
 

@@ -43,21 +43,45 @@ def address():
 def test_verifiers_plays_the_games_of_eval(address: str, tmp_path: Path) -> None:
     subprocess.run(
         [
-            sys.executable, "eval.py", "model=tiny", f"limit={GAMES}", "compare=false", "show=0",
-            "backend.precision=fp32", "backend.accelerator=cpu", f"output_dir={tmp_path / 'ours'}",
+            sys.executable,
+            "eval.py",
+            "model=tiny",
+            f"limit={GAMES}",
+            "compare=false",
+            "show=0",
+            "backend.precision=fp32",
+            "backend.accelerator=cpu",
+            f"output_dir={tmp_path / 'ours'}",
         ],
-        cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     places = f"{ROOT}:{ROOT / 'examples'}"
     subprocess.run(
         [
-            BIN / "vf-eval", "verifiers_environment", "-n", str(GAMES), "-c", "2",
-            "--env.taskset.part", "test", "--model", "tiny", "--client.base-url", address,
-            "--no-push", "--no-rich", "-o", str(tmp_path / "theirs"),
+            BIN / "vf-eval",
+            "verifiers_environment",
+            "-n",
+            str(GAMES),
+            "-c",
+            "2",
+            "--env.taskset.part",
+            "test",
+            "--model",
+            "tiny",
+            "--client.base-url",
+            address,
+            "--no-push",
+            "--no-rich",
+            "-o",
+            str(tmp_path / "theirs"),
         ],
-        cwd=tmp_path, check=True, stdout=subprocess.DEVNULL,
+        cwd=tmp_path,
+        check=True,
+        stdout=subprocess.DEVNULL,
         env=os.environ | {"PYTHONPATH": places, "PATH": f"{BIN}:{os.environ['PATH']}"},
-    )  # fmt: skip
+    )
     [folder] = (tmp_path / "ours").iterdir()
     ours = {game["secret"]: game["guesses"] for game in read(folder / "games.jsonl")}
     [file] = (tmp_path / "theirs").glob("*/traces.jsonl")

@@ -81,14 +81,18 @@ def test_the_launch_script_has_the_experiments_keys_and_lets_arguments_win(writt
     [
         (["algorithm=dapo"], {f"{ACTOR}.loss_agg_mode": "token-mean"}),
         (["algorithm=gspo"], {f"{ACTOR}.policy_loss.loss_mode": "gspo"}),
-        (["algorithm.beta=0.1", "optim.lr=3e-5", "trainer.steps=7"], {
-            f"{ACTOR}.kl_loss_coef": 0.1, f"{ACTOR}.optim.lr": 3e-5,
-            "trainer.total_training_steps": 7,
-            "algorithm.rollout_correction.rollout_is_threshold": 2.0,
-        }),
+        (
+            ["algorithm.beta=0.1", "optim.lr=3e-5", "trainer.steps=7"],
+            {
+                f"{ACTOR}.kl_loss_coef": 0.1,
+                f"{ACTOR}.optim.lr": 3e-5,
+                "trainer.total_training_steps": 7,
+                "algorithm.rollout_correction.rollout_is_threshold": 2.0,
+            },
+        ),
         (["algorithm.minibatches=4", "rollout.groups=8"], {f"{ACTOR}.ppo_mini_batch_size": 2}),
     ],
-)  # fmt: skip
+)
 def test_choices_reach_verls_keys(settings, expected):
     assert map_keys(setup_of(*settings)).items() >= expected.items()
 

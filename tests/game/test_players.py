@@ -135,9 +135,10 @@ def test_a_decoder_chooses_among_the_words_that_its_grammar_allows(small, clues,
     counts = set()
     for state in states:
         fits = [
-            word for word in words
+            word
+            for word in words
             if all(feedback_code(clue.guess, word) == clue.feedback for clue in state.clues)
-        ]  # fmt: skip
+        ]
         others = [word for word in words if repeats or word not in state.guesses] or [*words]
         limited = clues and fits and (most is None or len(fits) <= most)
         player = Decoder(small, clues=clues, most=most, repeats=repeats)

@@ -15,12 +15,23 @@ WIDE = {**SIZES, "num_key_value_heads": 2, "intermediate_size": 48, "max_positio
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 KINDS = {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
 TEXT = {**WIDE, **IDS, **KINDS, "head_dim": 8, "query_pre_attn_scalar": 8}
-VISION = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1,
-          "num_attention_heads": 2, "image_size": 28, "patch_size": 14}  # fmt: skip
+VISION = {
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "image_size": 28,
+    "patch_size": 14,
+}
 CONFIGS = {
     "gemma3": lambda: hf.Gemma3Config(
-        text_config=TEXT, vision_config=VISION, mm_tokens_per_image=4, image_token_index=3,
-        boi_token_index=4, eoi_token_index=5, tie_word_embeddings=True,
+        text_config=TEXT,
+        vision_config=VISION,
+        mm_tokens_per_image=4,
+        image_token_index=3,
+        boi_token_index=4,
+        eoi_token_index=5,
+        tie_word_embeddings=True,
     ),
     "gemma3_text": lambda: hf.Gemma3TextConfig(**TEXT),
     "gpt2": lambda: hf.GPT2Config(
@@ -36,7 +47,7 @@ CONFIGS = {
     "qwen3": lambda: hf.Qwen3Config(**WIDE, **IDS, head_dim=8),
     "smollm2": lambda: hf.LlamaConfig(**WIDE, **IDS, tie_word_embeddings=True, rope_theta=1e5),
     "smollm3": lambda: hf.SmolLM3Config(**WIDE, **IDS, no_rope_layers=[1, 0]),
-}  # fmt: skip
+}
 BATCH = batch_of(
     [(list(range(10, 34)), [0] * 9 + [1] * 15), (list(range(40, 55)), [0] * 7 + [1] * 8)],
     [1.0, -0.5],

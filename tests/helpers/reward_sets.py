@@ -52,9 +52,13 @@ LAWFUL = {name: rewards for name, rewards in SETS.items() if rewards.lawful}
 
 
 def play(
-    texts: list[str], max_turns: int = 6, secret: str = SECRET, tokens: int = 0,
-    form: str = "conversation", **policy: Any,
-) -> Game:  # fmt: skip
+    texts: list[str],
+    max_turns: int = 6,
+    secret: str = SECRET,
+    tokens: int = 0,
+    form: str = "conversation",
+    **policy: Any,
+) -> Game:
     """A game with these answers, as far as it takes them."""
     game = Game(secret, WORDS.allowed_set, Rules(max_turns=max_turns, **policy))
     for text in texts:

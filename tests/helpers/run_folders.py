@@ -10,8 +10,11 @@ from wordle_rl.runs.files import StepLog, json_bytes, write_json
 
 NAME = "20261122-0856_{}"
 WIN_RATE = ("win_rate", "win_rate_low", "win_rate_high")
-BEFORE = [("crane", ["slate", "crane"]), ("sleep", ["abbey", None, "mound", "abbey", "slate",
-          "zzzzz"]), ("crept", ["crane", "abbey", "mound", "slate", "steel", "crane"])]  # fmt: skip
+BEFORE = [
+    ("crane", ["slate", "crane"]),
+    ("sleep", ["abbey", None, "mound", "abbey", "slate", "zzzzz"]),
+    ("crept", ["crane", "abbey", "mound", "slate", "steel", "crane"]),
+]
 AFTER = [(secret, ["slate" if secret == "crane" else "crane", secret]) for secret, _ in BEFORE]
 
 
@@ -25,26 +28,44 @@ def make_run(
     """A finished run of 40 steps with reports on the test secrets."""
     folder = root / NAME.format(name)
     folder.mkdir(parents=True)
-    write_json(folder / "manifest.json", {
-        "status": "finished", "started": "2026-11-22T08:56:39+00:00",
-        "seconds": 120.0, "command": ["train.py", "model=mini"],
-        "choices": {"model": "mini", "algorithm": "grpo"}, "seeds": {"seed": 0},
-        "digests": {"words": "unknown"}, **manifest,
-    })  # fmt: skip
+    write_json(
+        folder / "manifest.json",
+        {
+            "status": "finished",
+            "started": "2026-11-22T08:56:39+00:00",
+            "seconds": 120.0,
+            "command": ["train.py", "model=mini"],
+            "choices": {"model": "mini", "algorithm": "grpo"},
+            "seeds": {"seed": 0},
+            "digests": {"words": "unknown"},
+            **manifest,
+        },
+    )
     (folder / "config.yaml").write_text("seed: 0\n")
     log = StepLog(folder / "metrics.jsonl")
     validations = StepLog(folder / "validation_games.jsonl")
     for step in range(0, 41, 10):
         plays = games(before if step < 20 else after)
-        log.append(step, {
-            "train/games": 512.0, "train/wins": 100.0 + 5 * step, "reward/mean": step / 40,
-            "time/step": 2.0, "time/decode": 1.5, "memory/resident_gb": 0.5,
-            "total/games": 512 * step,
-            **{f"val/{name}": summary_of(plays)[name] for name in WIN_RATE},
-            "val/mean_guesses_with_losses": 5.0 - step / 40, "val/reward": step / 40,
-            "val/reward_standard_error": 0.1, "skill/consistency": 0.5, "train/non_words": 0.1,
-            "val/skill/consistency": 0.6, "val/skill/turn_1/bits_ratio": 0.7,
-        })  # fmt: skip
+        log.append(
+            step,
+            {
+                "train/games": 512.0,
+                "train/wins": 100.0 + 5 * step,
+                "reward/mean": step / 40,
+                "time/step": 2.0,
+                "time/decode": 1.5,
+                "memory/resident_gb": 0.5,
+                "total/games": 512 * step,
+                **{f"val/{name}": summary_of(plays)[name] for name in WIN_RATE},
+                "val/mean_guesses_with_losses": 5.0 - step / 40,
+                "val/reward": step / 40,
+                "val/reward_standard_error": 0.1,
+                "skill/consistency": 0.5,
+                "train/non_words": 0.1,
+                "val/skill/consistency": 0.6,
+                "val/skill/turn_1/bits_ratio": 0.7,
+            },
+        )
         validations.extend(step, map(game_record, plays))
     write_report(folder, "start", before, step=0)
     write_report(folder, "best", after, step=40)

@@ -19,16 +19,32 @@ from wordle_rl.commands.train import train
 from wordle_rl.runs.checkpoints import CheckpointStore, step_of
 
 SMALL = [
-    "experiment=none", "words.test=6", "words.val=6", "rollout.groups=4", "num_generations=2",
+    "experiment=none",
+    "words.test=6",
+    "words.val=6",
+    "rollout.groups=4",
+    "num_generations=2",
     "rules.max_turns=3",  # an untrained model loses, so each game has them all
     # An untrained model makes no guesses, but its answers differ in length.
-    "reward=phase2_brief", "reward.lawful=false", "reward.components.brevity.free=0",
-    "reward.components.brevity.per=8", "rollout.credit=game", "rollout.discount=1",
-    "backend.precision=fp32", "backend.accelerator=cpu", "backend.threads=1", "logger=none",
-    "optim.lr=1e-2", "optim=adamw", "optim.warmup_steps=2",
-    "trainer.games_every=1", "trainer.show_games=0", "trainer.checkpoint_every=2",
-    "trainer.validate_every=3", "trainer.steps=6",
-]  # fmt: skip
+    "reward=phase2_brief",
+    "reward.lawful=false",
+    "reward.components.brevity.free=0",
+    "reward.components.brevity.per=8",
+    "rollout.credit=game",
+    "rollout.discount=1",
+    "backend.precision=fp32",
+    "backend.accelerator=cpu",
+    "backend.threads=1",
+    "logger=none",
+    "optim.lr=1e-2",
+    "optim=adamw",
+    "optim.warmup_steps=2",
+    "trainer.games_every=1",
+    "trainer.show_games=0",
+    "trainer.checkpoint_every=2",
+    "trainer.validate_every=3",
+    "trainer.steps=6",
+]
 STAGES = {
     "sft": ["algorithm=sft"],
     "grpo with a reference": ["algorithm.beta=0.04"],

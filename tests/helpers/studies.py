@@ -21,8 +21,12 @@ FAKE = [sys.executable, str(Path(__file__).with_name("fake_train.py"))]
 
 def plan_of(root: Path, **node: Any) -> StudyPlan:
     """A study in a folder: a grid over x, unless the node says otherwise."""
-    about = {"name": "study", "params": {"x": "choice(0.1, 0.9, 0.5)"},
-             "folder": str(root / "study"), **node}  # fmt: skip
+    about = {
+        "name": "study",
+        "params": {"x": "choice(0.1, 0.9, 0.5)"},
+        "folder": str(root / "study"),
+        **node,
+    }
     rollout = {"groups": 4, "num_generations": 2}
     return plan_study(about, [], lambda overrides: {"rollout": rollout})
 
@@ -49,8 +53,10 @@ def worker(root: Path, fake: Mapping[str, Any], **node: Any) -> subprocess.Popen
     return subprocess.Popen(
         [sys.executable, __file__, str(root), json.dumps(node)],
         env={**os.environ, "FAKE": json.dumps(fake), "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 def stored(root: Path, name: str = "study") -> optuna.Study:

@@ -89,9 +89,11 @@ def gemma_like_tokenizer() -> PreTrainedTokenizerFast:
         single="<bos> $A", special_tokens=[("<bos>", core.token_to_id("<bos>"))]
     )
     inner = PreTrainedTokenizerFast(
-        tokenizer_object=core, bos_token="<bos>", eos_token="<end_of_turn>",
+        tokenizer_object=core,
+        bos_token="<bos>",
+        eos_token="<end_of_turn>",
         clean_up_tokenization_spaces=False,
-    )  # fmt: skip
+    )
     inner.chat_template = GEMMA
     return inner
 
@@ -116,10 +118,16 @@ def llama(vocab_size: int = 64, *, seed: int = 0, factor: float = 6.0, **config:
         torch.manual_seed(seed)
         model = LlamaForCausalLM(
             LlamaConfig(
-                vocab_size=vocab_size, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-                num_key_value_heads=2, intermediate_size=64, tie_word_embeddings=True, **config,
+                vocab_size=vocab_size,
+                hidden_size=32,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                num_key_value_heads=2,
+                intermediate_size=64,
+                tie_word_embeddings=True,
+                **config,
             )
-        )  # fmt: skip
+        )
     return sharpen(model, factor)
 
 
@@ -128,11 +136,19 @@ def gemma(
 ) -> Any:
     """A Gemma3 with two sliding-window layers and one that sees everything."""
     config = Gemma3TextConfig(
-        vocab_size=vocab_size, hidden_size=64, intermediate_size=64, num_hidden_layers=3,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=8, sliding_window=window,
-        query_pre_attn_scalar=8, final_logit_softcapping=softcap, pad_token_id=0,
+        vocab_size=vocab_size,
+        hidden_size=64,
+        intermediate_size=64,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        sliding_window=window,
+        query_pre_attn_scalar=8,
+        final_logit_softcapping=softcap,
+        pad_token_id=0,
         layer_types=["sliding_attention", "full_attention", "sliding_attention"],
-    )  # fmt: skip
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return sharpen(Gemma3ForCausalLM(config))
@@ -196,9 +212,13 @@ def policy_of(
 def lora_of(path: str, *, dropout: float = 0.0, rank: int = 4, seed: int = 0) -> Any:
     """The network of a folder, with a fresh adapter unless the folder is one."""
     settings = ModelSettings(
-        name="tiny", path=path, learning_rate=1e-2, max_tokens=8, max_context=256,
+        name="tiny",
+        path=path,
+        learning_rate=1e-2,
+        max_tokens=8,
+        max_context=256,
         lora=LoraSettings(rank=rank, alpha=2.0 * rank, dropout=dropout),
-    )  # fmt: skip
+    )
     torch.manual_seed(seed)  # peft draws the A matrices from torch's generator
     return load_model(settings, precision="fp32", device="cpu")[0]
 
@@ -247,10 +267,13 @@ def step_of(policy: Any, recipe: Recipe, number: int = 0, chat: Chat | None = No
 
 
 def batch_of(
-    rows: Sequence[tuple[Sequence[int], Sequence[int]]], advantages: Sequence[float], *,
-    weights: Sequence[float] | None = None, pad_id: int = 0,
+    rows: Sequence[tuple[Sequence[int], Sequence[int]]],
+    advantages: Sequence[float],
+    *,
+    weights: Sequence[float] | None = None,
+    pad_id: int = 0,
     sampler: Sequence[Sequence[float]] | None = None,
-) -> Batch:  # fmt: skip
+) -> Batch:
     """A batch by hand: per row its ids and 0/1 marks of trained tokens, and one advantage."""
     tokens = sum(sum(marks) for _, marks in rows)
     share = list(weights) if weights is not None else [1.0 / max(tokens, 1)] * len(rows)

@@ -43,14 +43,21 @@ def served_by(
 ) -> VllmEngine:
     """The engine on some servers, without an adapter yet."""
     probe = Request(
-        prompts=[[1]], sampling=Sampling(max_tokens=4), most=4, stop_ids=frozenset(),
+        prompts=[[1]],
+        sampling=Sampling(max_tokens=4),
+        most=4,
+        stop_ids=frozenset(),
         vocabulary=servers[0].vocabulary,
-    )  # fmt: skip
+    )
     return VllmEngine(
         ServerSettings(urls=[server.url for server in servers], **{"timeout": 60.0, **settings}),
-        adapter="mine", probe=probe, compare=compare, max_context=max_context, stop_ids=stop_ids,
+        adapter="mine",
+        probe=probe,
+        compare=compare,
+        max_context=max_context,
+        stop_ids=stop_ids,
         check=check,
-    )  # fmt: skip
+    )
 
 
 class SmallServer:
@@ -138,9 +145,11 @@ class SmallServer:
         if lm is None:
             return _error(404, f"The model `{name}` does not exist.")
         sampling = Sampling(
-            temperature=body["temperature"], max_tokens=body["max_tokens"], top_p=body["top_p"],
+            temperature=body["temperature"],
+            max_tokens=body["max_tokens"],
+            top_p=body["top_p"],
             top_k=body["top_k"],
-        )  # fmt: skip
+        )
         with self._lock:
             stops = frozenset(body["stop_token_ids"])
             engine = CachedEngine(TorchRows(lm), stop_ids=stops, max_context=self.max_model_len)

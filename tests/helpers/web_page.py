@@ -20,10 +20,12 @@ KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 
 def opponent_of(player: Player, rules: Rules | None = None, **more: Any) -> Opponent:
     return Opponent(
-        knowledge=KNOWLEDGE, rules=rules or Rules(),
+        knowledge=KNOWLEDGE,
+        rules=rules or Rules(),
         rewards=RewardSet(components={"win": Win()}, weights={"win": 1.0}),
-        secrets=ANSWERS, seat=lambda: ScriptedPlayer(player=player, draws=Draws(seed=0), **more),
-    )  # fmt: skip
+        secrets=ANSWERS,
+        seat=lambda: ScriptedPlayer(player=player, draws=Draws(seed=0), **more),
+    )
 
 
 def load(player: str) -> Opponent:

@@ -152,8 +152,12 @@ def test_a_library_is_imported_only_in_its_rooms():
     assert {item.library for item in IMPORTS} >= {"torch", "mlx", "hydra", "optuna", "starlette"}
     wrong = [i for i in IMPORTS if i.rooms[0] not in HOMES.get(i.library, i.rooms)]
     # What runs/ needs of a config is imported late.
-    assert_none([*wrong, *(i for i in IMPORTS if i.rooms[0] == "runs" and i.library in CONFIG
-                           and not i.late)])  # fmt: skip
+    assert_none(
+        [
+            *wrong,
+            *(i for i in IMPORTS if i.rooms[0] == "runs" and i.library in CONFIG and not i.late),
+        ]
+    )
 
 
 def test_the_libraries_of_the_page_come_with_the_package():
@@ -179,12 +183,13 @@ def test_what_takes_long_to_import_is_imported_late_outside_its_room():
     web = {i.importer for i in IMPORTS if i.library in ("starlette", "uvicorn")}
     assert web
     slow = [
-        item for item in IMPORTS
+        item
+        for item in IMPORTS
         if (item.rooms[1] == "backends" != item.rooms[0] and item.name != loader)
         or item.name == client
         or (item.name in web and item.rooms[0] != "web")
         or (item.importer.startswith("hydra_plugins") and item.rooms[1] == "sweeps")
-    ]  # fmt: skip
+    ]
     assert_none([item for item in slow if not item.late])
 
 

@@ -36,32 +36,51 @@ def test_one_guess_after_the_last_think_block_is_read_in_any_case(text):
 FAILURES = {
     ParseFailure.EMPTY: ["", "\n\r\t "],
     ParseFailure.NO_GUESS_TAG: [
-        "crane", "<think>crane</think>crane", "<GUESS>crane</GUESS>", "<guess >crane</guess >",
-        "&lt;guess&gt;crane&lt;/guess&gt;", "\u00a0", "</guess ></think>crane",
+        "crane",
+        "<think>crane</think>crane",
+        "<GUESS>crane</GUESS>",
+        "<guess >crane</guess >",
+        "&lt;guess&gt;crane&lt;/guess&gt;",
+        "\u00a0",
+        "</guess ></think>crane",
     ],
     ParseFailure.UNCLOSED_GUESS: [
-        "<guess>crane", "<guess>crane<guess>", "<guess>crane</guess", "<think>x</think><guess>",
+        "<guess>crane",
+        "<guess>crane<guess>",
+        "<guess>crane</guess",
+        "<think>x</think><guess>",
     ],
     ParseFailure.UNOPENED_GUESS: ["crane</guess>", "</guess>crane<guess>", "</guess></guess>"],
     ParseFailure.GUESS_INSIDE_THINK: [f"<think>{GOOD}</think>crane", f"{GOOD}<think>done</think>"],
     ParseFailure.UNCLOSED_THINK: [
-        f"<think>{GOOD}", f"{GOOD}<think>", f"<think></think>{GOOD}<think>and then",
+        f"<think>{GOOD}",
+        f"{GOOD}<think>",
+        f"<think></think>{GOOD}<think>and then",
     ],
     ParseFailure.SEVERAL_GUESSES: [
-        GOOD + GOOD, GOOD + "<guess>slate</guess>", GOOD + "</guess>", GOOD + "<guess>",
+        GOOD + GOOD,
+        GOOD + "<guess>slate</guess>",
+        GOOD + "</guess>",
+        GOOD + "<guess>",
     ],
     ParseFailure.NESTED_GUESSES: [
-        "<guess><guess>crane</guess></guess>", "<guess>c<guess>r</guess>ane</guess>",
+        "<guess><guess>crane</guess></guess>",
+        "<guess>c<guess>r</guess>ane</guess>",
     ],
     ParseFailure.NOT_FIVE_LETTERS: [
-        "<guess></guess>", "<guess>cran</guess>", "<guess>" + "a" * 5000 + "</guess>",
+        "<guess></guess>",
+        "<guess>cran</guess>",
+        "<guess>" + "a" * 5000 + "</guess>",
     ],
     ParseFailure.NOT_ASCII_LETTERS: [
-        "<guess> \n</guess>", "<guess>cr ane</guess>", "<guess>cran3</guess>",
-        "<guess>c r a n e</guess>", "<guess>crane\nslate</guess>",
+        "<guess> \n</guess>",
+        "<guess>cr ane</guess>",
+        "<guess>cran3</guess>",
+        "<guess>c r a n e</guess>",
+        "<guess>crane\nslate</guess>",
         "<guess>C(x) R(-) A(✓) N(x) E(-)</guess>",
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -73,28 +92,81 @@ def test_an_answer_without_exactly_one_guess_gets_the_reason_by_name(reason, tex
 
 
 LOOK_ALIKES = [  # Cyrillic, Greek, full width, bold, accents, ligatures, unseen characters, digits
-    "cr\u0430ne", "cr\u03b1ne", "\uff43\uff52\uff41\uff4e\uff45", "crane\u0301", "cra\u0301n",
-    "\U0001d41c\U0001d42b\U0001d41a\U0001d427\U0001d41e", "cr\u00e1ne", "brea\u212a", "\u017flate",
-    "tr\u0131al", "TR\u0130AL", "\ufb01nal", "cra\u200bne", "crane\u200d", "cra\u00adne",
-    "\ufeffcrane", "\u202ecrane", "crane\u00a0", "crane\u3000", "crane\u0085", "crane\u2028",
-    "crane\x0c", "crane\x1c", "crane\x00", "cr4ne", "cran\u1d49", "cran\ud800",
-]  # fmt: skip
+    "cr\u0430ne",
+    "cr\u03b1ne",
+    "\uff43\uff52\uff41\uff4e\uff45",
+    "crane\u0301",
+    "cra\u0301n",
+    "\U0001d41c\U0001d42b\U0001d41a\U0001d427\U0001d41e",
+    "cr\u00e1ne",
+    "brea\u212a",
+    "\u017flate",
+    "tr\u0131al",
+    "TR\u0130AL",
+    "\ufb01nal",
+    "cra\u200bne",
+    "crane\u200d",
+    "cra\u00adne",
+    "\ufeffcrane",
+    "\u202ecrane",
+    "crane\u00a0",
+    "crane\u3000",
+    "crane\u0085",
+    "crane\u2028",
+    "crane\x0c",
+    "crane\x1c",
+    "crane\x00",
+    "cr4ne",
+    "cran\u1d49",
+    "cran\ud800",
+]
 
 
 # row 30
-@pytest.mark.parametrize("word", [f"crane{space}" for space in ("\n", "\r\n", " ", "\t", "\x0b")]
-                         + [" crane", "\ncrane"] + LOOK_ALIKES, ids=ascii)  # fmt: skip
+@pytest.mark.parametrize(
+    "word",
+    [f"crane{space}" for space in ("\n", "\r\n", " ", "\t", "\x0b")]
+    + [" crane", "\ncrane"]
+    + LOOK_ALIKES,
+    ids=ascii,
+)
 def test_look_alike_letters_and_unseen_characters_are_rejected(word):
     parsed = parse(f"<guess>{word}</guess>")
     assert (parsed.guess, parsed.reason) == (None, ParseFailure.NOT_ASCII_LETTERS)
 
 
 UNITS = [
-    "<guess>", "</guess>", "<think>", "</think>", "<guess", "</guess", "<", "</", "<g", "<<guess>",
-    " ", "\n", "\t", "\r\n", "a", "crane", "\u0430", "\u0301", "\u200b", "<guess>crane</guess>",
-    "<guess> ", "<think></think>", "<think><guess>", "</think><guess>", "<guess></think>",
-    "<think>a</think>", "g", ">", "<guess>crane", "crane</guess>",
-]  # fmt: skip
+    "<guess>",
+    "</guess>",
+    "<think>",
+    "</think>",
+    "<guess",
+    "</guess",
+    "<",
+    "</",
+    "<g",
+    "<<guess>",
+    " ",
+    "\n",
+    "\t",
+    "\r\n",
+    "a",
+    "crane",
+    "\u0430",
+    "\u0301",
+    "\u200b",
+    "<guess>crane</guess>",
+    "<guess> ",
+    "<think></think>",
+    "<think><guess>",
+    "</think><guess>",
+    "<guess></think>",
+    "<think>a</think>",
+    "g",
+    ">",
+    "<guess>crane",
+    "crane</guess>",
+]
 PATTERNS = [
     *((unit, "", "") for unit in UNITS),
     *((unit, "<guess>", "</guess>") for unit in UNITS),
@@ -167,20 +239,35 @@ BAD_CALLS = {
     ParseFailure.NESTED_GUESSES: [call(call(guess("crane")))],
     ParseFailure.NOT_FIVE_LETTERS: [call(guess("")), call(guess("cranes"))],
     ParseFailure.NOT_ASCII_LETTERS: [
-        call(guess("cr\u0430ne")), call('{"name":"guess","arguments":{"word":"cr\\u0430ne"}}'),
-        call(guess("cra e")), call(guess("crane\n")), call(guess(" crane")), call(guess("ｃrane")),
+        call(guess("cr\u0430ne")),
+        call('{"name":"guess","arguments":{"word":"cr\\u0430ne"}}'),
+        call(guess("cra e")),
+        call(guess("crane\n")),
+        call(guess(" crane")),
+        call(guess("ｃrane")),
     ],
     ParseFailure.MALFORMED_CALL: [
-        call("crane"), call(""), call("[]"), call("null"), call("NaN"), call(guess(["crane"])),
-        call(guess(5)), call(guess(None)), call(guess("crane", second="slate")),
-        call({"name": "answer", "arguments": {"word": "crane"}}), call({"name": "guess"}),
-        call({**guess("crane"), "id": 1}), call({"name": "guess", "arguments": "crane"}),
+        call("crane"),
+        call(""),
+        call("[]"),
+        call("null"),
+        call("NaN"),
+        call(guess(["crane"])),
+        call(guess(5)),
+        call(guess(None)),
+        call(guess("crane", second="slate")),
+        call({"name": "answer", "arguments": {"word": "crane"}}),
+        call({"name": "guess"}),
+        call({**guess("crane"), "id": 1}),
+        call({"name": "guess", "arguments": "crane"}),
         call('{"name":"guess","arguments":{"word":"slate","word":"crane"}}'),
         call(json.dumps(guess("crane")) + "," + json.dumps(guess("crane"))),
-        call(json.dumps(guess("crane"))[:-1]), call(json.dumps(guess("crane" + " " * 1000))),
-        call("[" * 900), call("9" * 900),
+        call(json.dumps(guess("crane"))[:-1]),
+        call(json.dumps(guess("crane" + " " * 1000))),
+        call("[" * 900),
+        call("9" * 900),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,11 @@ def test_every_statement_follows_from_the_clues_and_none_is_left_out():
             assert not set(word) & set(said.absent)
         pairs = [(c.guess, marks(c.guess, secret)) for c in state.clues]
         assert said.placed == {
-            i: g for guessed, m in pairs for i, (g, mark) in enumerate(zip(guessed, m), 1)  # noqa: B905
+            i: g
+            for guessed, m in pairs
+            for i, (g, mark) in enumerate(zip(guessed, m), 1)  # noqa: B905
             if mark == "✓"
-        }  # fmt: skip
+        }
         tried = {letter for guessed, _ in pairs for letter in guessed}
         assert Counter(said.absent) == Counter(tried - set(secret))
         sure = {a: max(min(g.count(a), secret.count(a)) for g, _ in pairs) for a in tried}

@@ -126,9 +126,12 @@ def left_by_clues(state: State) -> np.ndarray:
 
 READERS = [
     (WholeState(), left_by_a_state),
-    (Symbols(), left_by_marks), (Letters(), left_by_marks), (Places(), left_by_marks),
-    (Spelled(), left_by_spelled), (Spelled(wording="shown"), left_by_spelled),
-]  # fmt: skip
+    (Symbols(), left_by_marks),
+    (Letters(), left_by_marks),
+    (Places(), left_by_marks),
+    (Spelled(), left_by_spelled),
+    (Spelled(wording="shown"), left_by_spelled),
+]
 
 
 @pytest.mark.parametrize(("style", "read"), READERS, ids=lambda x: getattr(x, "name", ""))

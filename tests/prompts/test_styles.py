@@ -62,9 +62,11 @@ def opening(secret: str, *guesses: str) -> list[str]:
 
 
 DIGESTS = {  # of the texts that the embedded models were taught with, and runs so far
-    Symbols(): "907d31eeada9ec0f", Letters(): "907d31eeada9ec0f",
-    WholeState(): "f912b8aa563976c6", WholeState(think=True): "bb6f8665a1a0b855",
-}  # fmt: skip
+    Symbols(): "907d31eeada9ec0f",
+    Letters(): "907d31eeada9ec0f",
+    WholeState(): "f912b8aa563976c6",
+    WholeState(think=True): "bb6f8665a1a0b855",
+}
 
 
 @pytest.mark.parametrize("style", DIGESTS)

@@ -117,13 +117,20 @@ def test_the_page_calls_a_difference_undecided_where_its_interval_has_0(
 def test_every_part_is_there(page):
     assert page.text("h1") == ["Run demo"]
     assert page.text("h2") == [
-        "Result", "Curves", "How it plays", "Games", "Settings", "How it was made",
-    ]  # fmt: skip
+        "Result",
+        "Curves",
+        "How it plays",
+        "Games",
+        "Settings",
+        "How it was made",
+    ]
     labels = [picture["aria-label"] for picture in page.of("svg") if picture["role"] == "img"]
     assert labels == [
-        "Games won by each player", "Mean guesses of each player", "Games won",
+        "Games won by each player",
+        "Mean guesses of each player",
+        "Games won",
         "Mean number of guesses",
-    ]  # fmt: skip
+    ]
     assert len(page.of("table")) == 5
     ids = [a["id"] for _, a in page.elements if a.get("id")]
     assert len(ids) == len(set(ids))
@@ -146,8 +153,14 @@ def test_texts_of_a_run_are_never_markup(tmp_path, monkeypatch):
     name = f"20261122-0856_{HOSTILE.replace('/', '')}"
     folder = make_run(tmp_path, status_reason=HOSTILE, platform=HOSTILE, model=HOSTILE)
     folder = folder.rename(tmp_path / name)
-    record = {"secret": HOSTILE, "won": False, "guesses": [HOSTILE, None], "feedback": [None, None],
-              "kinds": ["not_a_word", "unparsable"], "texts": ["", HOSTILE]}  # fmt: skip
+    record = {
+        "secret": HOSTILE,
+        "won": False,
+        "guesses": [HOSTILE, None],
+        "feedback": [None, None],
+        "kinds": ["not_a_word", "unparsable"],
+        "texts": ["", HOSTILE],
+    }
     for file in ("start_games.jsonl", "best_games.jsonl"):
         StepLog(folder / file).append(0, record)
     summary = json.loads((folder / "summary.json").read_text())

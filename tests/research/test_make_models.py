@@ -15,9 +15,15 @@ from wordle_rl.training.lineage import stages_of
 pytestmark = pytest.mark.usefixtures("quiet")
 
 REPORT = {
-    "split": "test", "games": 6, "win_rate": 0.5, "win_rate_low": 0.2, "win_rate_high": 0.8,
-    "mean_guesses": None, "mean_guesses_with_losses": 7.0, "non_words": 0.1,
-}  # fmt: skip
+    "split": "test",
+    "games": 6,
+    "win_rate": 0.5,
+    "win_rate_low": 0.2,
+    "win_rate_high": 0.8,
+    "mean_guesses": None,
+    "mean_guesses_with_losses": 7.0,
+    "non_words": 0.1,
+}
 
 
 def weights_of(run: Path, name: str) -> dict[str, torch.Tensor]:

@@ -248,6 +248,10 @@ def test_a_staller_who_never_tries_to_win_is_below_every_winner(name, max_turns)
         stalled = guesses("zzzzz") * 9 + texts  # asked again and again before the first turn
         retried = play(stalled, max_turns, secret, invalid="retry", max_retries=9)
         best = max(best, rewards.reward(retried).total)
-    sloppy = play([""] * 9 + guesses("zzzzz") * (max_turns - 1) + guesses(SECRET), max_turns,
-                  unparsable="retry", max_retries=9)  # fmt: skip
+    sloppy = play(
+        [""] * 9 + guesses("zzzzz") * (max_turns - 1) + guesses(SECRET),
+        max_turns,
+        unparsable="retry",
+        max_retries=9,
+    )
     assert sloppy.won and best < rewards.reward(sloppy).total

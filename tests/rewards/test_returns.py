@@ -98,8 +98,9 @@ def test_the_return_of_a_first_turn_may_be_higher_in_a_lost_game(  # row 19
     name, discount, groups, returns
 ):
     of_turns = returns(name, discount)
-    leads = np.array([of_turns[g][lost][0] - of_turns[g][won][0]
-                      for g, won, lost in won_and_lost(groups)])  # fmt: skip
+    leads = np.array(
+        [of_turns[g][lost][0] - of_turns[g][won][0] for g, won, lost in won_and_lost(groups)]
+    )
     share, largest = FIRST_TURN[name, discount]
     assert len(leads) > 1000
     assert np.mean(leads >= 0.0) == pytest.approx(share, abs=0.0006)

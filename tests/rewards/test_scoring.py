@@ -53,8 +53,10 @@ def test_an_unlawful_set_is_the_weighted_sum_and_lets_repeating_a_word_pay():
 
 
 def test_the_example_in_the_docstring_is_what_a_set_gives():
-    rewards = RewardSet(components={"format": Format(words=WORDS), "win": Win(speed=0.5)},
-                        weights={"format": 1.0, "win": 2.0})  # fmt: skip
+    rewards = RewardSet(
+        components={"format": Format(words=WORDS), "win": Win(speed=0.5)},
+        weights={"format": 1.0, "win": 2.0},
+    )
     text = scoring.__doc__ or ""
     rows = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.strip()}
     score = rewards.reward(play(guesses("zzzzz", "crane", "match")))

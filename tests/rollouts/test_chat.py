@@ -66,9 +66,13 @@ def played(request: pytest.FixtureRequest, backend: Backend) -> Played:
     policy.engine, policy.update = lambda: spy, update
     policy.keep_reference()
     recipe = recipe_of(
-        Grpo(), lambda turn: turn.tokens / 10, sampling=Sampling(temperature=0.8, max_tokens=8),
-        rules=Rules(max_turns=4), groups=3, num_generations=4,
-    )  # fmt: skip
+        Grpo(),
+        lambda turn: turn.tokens / 10,
+        sampling=Sampling(temperature=0.8, max_tokens=8),
+        rules=Rules(max_turns=4),
+        groups=3,
+        num_generations=4,
+    )
     result = train_step(step_of(policy, recipe, 0))
     assert max(len(r.answer_lengths) for r in result.rollouts) > 1
     answers = [

@@ -58,8 +58,10 @@ def test_shots_come_before_the_game_as_the_template_writes_finished_exchanges() 
     ]
     expected = inner.apply_chat_template(
         [{"role": role, "content": content} for role, content in messages],
-        tokenize=True, add_generation_prompt=True, return_dict=False,
-    )  # fmt: skip
+        tokenize=True,
+        add_generation_prompt=True,
+        return_dict=False,
+    )
     assert form.opening(State()) == expected
     fresh = build_form("fresh", chat, style, shots)
     assert fresh.opening(State()) == expected

@@ -56,10 +56,14 @@ KINDS: dict[str, Any] = {
 }
 FORMS = ("conversation", "fresh", "tool")
 EVERY = [
-    *(("game", form) for form in FORMS), ("turn", "conversation"), ("best_of", "fresh"),
-    ("best_of", "tool"), ("best_of", "conversation"), ("best_of, first", "conversation"),
+    *(("game", form) for form in FORMS),
+    ("turn", "conversation"),
+    ("best_of", "fresh"),
+    ("best_of", "tool"),
+    ("best_of", "conversation"),
+    ("best_of, first", "conversation"),
     ("best_of, likeliest", "conversation"),
-]  # fmt: skip
+]
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 
 
@@ -92,9 +96,13 @@ def policy_for(form: str, **settings: Any) -> TorchPolicy:
 
 def lab_for(kind: str, form: str, algorithm: Any = None, **fields: Any) -> Recipe:
     defaults: dict[str, Any] = {
-        "form": form, "history": HISTORY, "rules": Rules(max_turns=3),
-        "sampling": Sampling(temperature=0.8, max_tokens=8), "seed": 4, **SIZE,
-    }  # fmt: skip
+        "form": form,
+        "history": HISTORY,
+        "rules": Rules(max_turns=3),
+        "sampling": Sampling(temperature=0.8, max_tokens=8),
+        "seed": 4,
+        **SIZE,
+    }
     return recipe_of(algorithm or Grpo(beta=0.0), odd, **(defaults | KINDS[kind] | fields))
 
 
@@ -225,9 +233,11 @@ def test_a_game_goes_on_with_the_best_guess_the_first_drawn_or_the_likeliest(kin
 @pytest.mark.parametrize(("kind", "form"), EVERY[:4])
 def test_a_teachers_guesses_are_learnt_in_every_form_and_its_mistakes_are_not(kind, form):
     lesson = TeacherSettings(
-        player=RandomConsistent(KNOWLEDGE), mistakes=Mistakes(KNOWLEDGE), slips=0.3,
+        player=RandomConsistent(KNOWLEDGE),
+        mistakes=Mistakes(KNOWLEDGE),
+        slips=0.3,
         distribution=True,
-    )  # fmt: skip
+    )
     policy = policy_for(form)
     chat = Chat(policy.tokenizer)
     recipe = lab_for(kind, form, Sft(), teacher=lesson, groups=12, num_generations=1)
@@ -241,10 +251,14 @@ def test_a_teachers_guesses_are_learnt_in_every_form_and_its_mistakes_are_not(ki
         learnt.append(batch.ids[row][marks].tolist())
     seen = build_form(form, chat, recipe.style)
     taught = [
-        [i for turn, t in zip(turns_of(r.talks), r.game.turns, strict=True) if turn.trained
-         for i in seen.chat.answer(seen.write(str(t.guess)))]
+        [
+            i
+            for turn, t in zip(turns_of(r.talks), r.game.turns, strict=True)
+            if turn.trained
+            for i in seen.chat.answer(seen.write(str(t.guess)))
+        ]
         for r in played
-    ]  # fmt: skip
+    ]
     assert sorted(i for ids in learnt for i in ids) == sorted(i for ids in taught for i in ids)
     assert any(not turn.trained for r in played for turn in turns_of(r.talks))
     assert policy.update(batch, Sft())["update/skipped"] == 0.0
@@ -253,9 +267,12 @@ def test_a_teachers_guesses_are_learnt_in_every_form_and_its_mistakes_are_not(ki
 def test_a_share_of_the_groups_is_the_models_own_and_the_others_the_players():
     def talks(**own: Any) -> list[Any]:
         lesson = TeacherSettings(
-            player=RandomConsistent(KNOWLEDGE), mistakes=Mistakes(KNOWLEDGE), slips=0.4,
-            distribution=True, **own,
-        )  # fmt: skip
+            player=RandomConsistent(KNOWLEDGE),
+            mistakes=Mistakes(KNOWLEDGE),
+            slips=0.4,
+            distribution=True,
+            **own,
+        )
         recipe = lab_for("game", "conversation", Sft(), teacher=lesson, groups=10)
         played = collect_rollouts(step_of(policy_for("conversation"), recipe, 0), range(10))
         return [(r.group, [(t.ids, t.trained) for t in r.talks]) for r in played]
@@ -288,8 +305,10 @@ def test_rollouts_in_portions_are_the_same_games_and_the_same_update(backend):
         size = {"groups": 5, "num_generations": 3, "games_at_once": most}
         result = train_step(step_of(policy, lab_for(kind, "conversation", **size), 2))
         assert result.metrics["grad_norm"] > 0
-        rows = [(r.group, r.game.secret, r.taken, [(t.ids, t.answers) for t in r.talks])
-                for r in result.rollouts]  # fmt: skip
+        rows = [
+            (r.group, r.game.secret, r.taken, [(t.ids, t.answers) for t in r.talks])
+            for r in result.rollouts
+        ]
         return rows, backend.weights_of(policy), [engine.most for engine in engines]
 
     whole, weights, most = learn(None)

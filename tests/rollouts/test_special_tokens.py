@@ -28,8 +28,11 @@ def test_no_special_token_is_skipped_inside_a_guess(name):  # row 35
     inner = TOKENIZERS[name]()
     tokenizer = HFTokenizer(inner)
     for special in inner.all_special_tokens:
-        for text in (f"<guess>cra{special}ne</guess>", f"<guess>crane{special}</guess>",
-                     f"<guess>{special}crane</guess>"):  # fmt: skip
+        for text in (
+            f"<guess>cra{special}ne</guess>",
+            f"<guess>crane{special}</guess>",
+            f"<guess>{special}crane</guess>",
+        ):
             written = tokenizer.decode(ids_of(tokenizer, text))
             parsed = parse(written)
             assert (parsed.guess, parsed.reason) == (None, ParseFailure.NOT_ASCII_LETTERS)

@@ -55,8 +55,14 @@ WANDERING = (
     " else '') + m.content + '[/INST]' }}{% else %}{{ ' ' + m.content + '</s>' }}{% endif %}"
     "{% endfor %}"
 )
-TAKE_SYSTEM = {"ChatML": CHATML, "Qwen": QWEN_TOOLS, "Llama 3": LLAMA, "Phi": PHI, "Zephyr": ZEPHYR,
-               "Gemma 3": GEMMA}  # fmt: skip
+TAKE_SYSTEM = {
+    "ChatML": CHATML,
+    "Qwen": QWEN_TOOLS,
+    "Llama 3": LLAMA,
+    "Phi": PHI,
+    "Zephyr": ZEPHYR,
+    "Gemma 3": GEMMA,
+}
 TAKE_NONE = {
     "Gemma 2": "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}"
     "{% endif %}" + GEMMA,
@@ -64,32 +70,56 @@ TAKE_NONE = {
     "Mistral with a blank": mistral(" "),
     "Mistral that drops it": mistral(" ", other=""),
     "Mistral that moves it": WANDERING,
-    "ChatML that repeats it": CHATML.replace("{{ m.content }}", "{{ m.content }}{% if m.role =="
-    " 'user' and messages[0].role == 'system' %}{{ messages[0].content }}{% endif %}"),
-}  # fmt: skip
+    "ChatML that repeats it": CHATML.replace(
+        "{{ m.content }}",
+        "{{ m.content }}{% if m.role =="
+        " 'user' and messages[0].role == 'system' %}{{ messages[0].content }}{% endif %}",
+    ),
+}
 TEMPLATES = TAKE_SYSTEM | TAKE_NONE
 ENDS = {
-    "Llama 3": "<|eot_id|>", "Phi": "<|end|>", "ChatML": "<|im_end|>", "Qwen": "<|im_end|>",
-    "Gemma 2": "<end_of_turn>", "Gemma 3": "<end_of_turn>",
+    "Llama 3": "<|eot_id|>",
+    "Phi": "<|end|>",
+    "ChatML": "<|im_end|>",
+    "Qwen": "<|im_end|>",
+    "Gemma 2": "<end_of_turn>",
+    "Gemma 3": "<end_of_turn>",
     "ChatML that repeats it": "<|im_end|>",
-}  # fmt: skip
+}
 
 
 @cache
 def tokenizer(name: str) -> PreTrainedTokenizerFast:
     """Single bytes and the special tokens of all templates."""
-    special = ["<pad>", "<s>", "</s>", "[INST]", "[/INST]", "<|eot_id|>", "<|start_header_id|>",
-               "<|end_header_id|>", "<|im_start|>", "<|im_end|>", "<|end|>", "<start_of_turn>",
-               "<end_of_turn>", "<|user|>", "<|assistant|>", "<|system|>"]  # fmt: skip
+    special = [
+        "<pad>",
+        "<s>",
+        "</s>",
+        "[INST]",
+        "[/INST]",
+        "<|eot_id|>",
+        "<|start_header_id|>",
+        "<|end_header_id|>",
+        "<|im_start|>",
+        "<|im_end|>",
+        "<|end|>",
+        "<start_of_turn>",
+        "<end_of_turn>",
+        "<|user|>",
+        "<|assistant|>",
+        "<|system|>",
+    ]
     tokens = [*special, *sorted(pre_tokenizers.ByteLevel.alphabet())]
     core = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=[]))
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     core.add_special_tokens(special)
     inner = PreTrainedTokenizerFast(
-        tokenizer_object=core, bos_token="<s>", eos_token=ENDS.get(name, "</s>"),
+        tokenizer_object=core,
+        bos_token="<s>",
+        eos_token=ENDS.get(name, "</s>"),
         clean_up_tokenization_spaces=False,
-    )  # fmt: skip
+    )
     inner.chat_template = TEMPLATES[name]
     return inner
 
@@ -123,8 +153,9 @@ def openings(name: str, form: str) -> Iterator[tuple[str, str]]:
     for style in (Symbols(), WholeState()):
         made = build_form(form, chat, style)
         messages = told(name, style.system, style.opening(State(max_turns=4)))
-        for turn, after in zip(game.turns, [t.state for t in game.turns[1:]] + [game.state],
-                               strict=True):  # fmt: skip
+        for turn, after in zip(
+            game.turns, [t.state for t in game.turns[1:]] + [game.state], strict=True
+        ):
             if form == "fresh":
                 messages = told(name, style.system, style.opening(turn.state))
             yield text_of(name, made.opening(turn.state)), written(name, messages)
@@ -163,8 +194,10 @@ def test_a_template_that_never_ends_is_refused_by_name(now, monkeypatch):
         Chat(adapted).opening("be brief", "a")
 
 
-SPOKEN = "{% for m in messages %}{{ m.role }}:\n{{ m.content }}</s>\n{% endfor %}" \
-    "{% if add_generation_prompt %}assistant:\n{% endif %}"  # fmt: skip
+SPOKEN = (
+    "{% for m in messages %}{{ m.role }}:\n{{ m.content }}</s>\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant:\n{% endif %}"
+)
 
 
 @pytest.mark.parametrize("scheme", ["first", "always", "never"])

@@ -15,8 +15,10 @@ def test_every_line_of_a_log_can_be_read_at_once_whatever_a_model_wrote(tmp_path
         log.append(step, {"loss": float("nan") if step == 1 else step / 2, "text": text})
         assert len(StepLog(log.path).read()) == step + 1
     assert [(record["loss"], record["text"]) for record in log.read()] == [
-        (0.0, text), (None, text), (1.0, text),
-    ]  # fmt: skip
+        (0.0, text),
+        (None, text),
+        (1.0, text),
+    ]
     with pytest.raises(ValueError, match="step 3 appended at step 4"):
         log.append(4, {"step": 3})
 

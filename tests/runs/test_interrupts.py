@@ -41,8 +41,10 @@ with Interrupts() as interrupts:
 def looping(*arguments: str, code: str = LOOP) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     return process
 

@@ -54,10 +54,13 @@ def started() -> Iterator[Start]:
         processes.append(
             subprocess.Popen(
                 [sys.executable, "train.py", *overrides],
-                cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
                 start_new_session=True,
             )
-        )  # fmt: skip
+        )
         return processes[-1]
 
     yield start

@@ -33,16 +33,22 @@ PIP = f"{sys.executable} -m pip install -c constraints.txt -e"
     [
         ("psutil", "train.py model=micro output_dir={}", f"psutil is not installed: {PIP} ."),
         pytest.param(
-            "mlx_lm", "train.py model=micro backend=mlx output_dir={}", f"{PIP} '.[mlx]'",
+            "mlx_lm",
+            "train.py model=micro backend=mlx output_dir={}",
+            f"{PIP} '.[mlx]'",
             marks=pytest.mark.slow,
         ),
         ("typer", "wordle_rl/__main__.py runs", f"typer is not installed: {PIP} ."),
     ],
-)  # fmt: skip
+)
 def test_a_library_that_is_missing_is_named(library, command, told, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT, library, *command.format(tmp_path).split()],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 2 and told in error_of(done.stderr)
     assert not list(tmp_path.iterdir())  # a run folder was not begun, or is gone

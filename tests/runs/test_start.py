@@ -16,10 +16,13 @@ def stopped(command: str, imported: str, signum: int) -> tuple[int, str]:
     """Exit code and standard error of a command that gets a signal when it imported a module."""
     with subprocess.Popen(
         [sys.executable, "-X", "importtime", *command.split()],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         # A shell's background job, which these tests may be part of, ignores Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as process:  # fmt: skip
+    ) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if line.rpartition("|")[2].strip() == imported:

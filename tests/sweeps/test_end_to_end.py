@@ -17,17 +17,29 @@ from wordle_rl.runs.paths import ROOT
 pytestmark = pytest.mark.slow
 
 TINY = [
-    "model=untrained", "model.shape.hidden_size=16", "model.shape.layers=1",
-    "model.shape.heads=2", "model.shape.kv_heads=1", "model.shape.intermediate_size=16",
-    "words.test=4", "words.val=4", "logger=none", "trainer.show_games=0",
-    "backend.accelerator=cpu", "backend.precision=fp32",
-]  # fmt: skip
+    "model=untrained",
+    "model.shape.hidden_size=16",
+    "model.shape.layers=1",
+    "model.shape.heads=2",
+    "model.shape.kv_heads=1",
+    "model.shape.intermediate_size=16",
+    "words.test=4",
+    "words.val=4",
+    "logger=none",
+    "trainer.show_games=0",
+    "backend.accelerator=cpu",
+    "backend.precision=fp32",
+]
 STUDY = [
-    "hydra.sweeper.name=tiny", "hydra.sweeper.jobs=2",
-    "hydra.sweeper.budget.games=16", "hydra.sweeper.budget.games_per_step=8",
-    "hydra.sweeper.budget.validations=2", "hydra.sweeper.confirm_seeds=[]",
-    "hydra.sweeper.analysis.pilot=null", "seed=0",
-]  # fmt: skip
+    "hydra.sweeper.name=tiny",
+    "hydra.sweeper.jobs=2",
+    "hydra.sweeper.budget.games=16",
+    "hydra.sweeper.budget.games_per_step=8",
+    "hydra.sweeper.budget.validations=2",
+    "hydra.sweeper.confirm_seeds=[]",
+    "hydra.sweeper.analysis.pilot=null",
+    "seed=0",
+]
 
 
 def test_each_trial_plays_its_budget_and_the_study_ends_with_its_page(tmp_path):
@@ -35,11 +47,24 @@ def test_each_trial_plays_its_budget_and_the_study_ends_with_its_page(tmp_path):
     place = f"hydra.sweeper.folder='{root}/study'"
     answers.write_text("\n".join(a + "o" + b + "e" + c for a in "bcd" for b in "lr" for c in "dst"))
     done = subprocess.run(
-        [sys.executable, "train.py", "-m", "experiment=study", *STUDY, place, *TINY,
-         "trainer.report=true", "hydra.sweeper.analysis.metrics=[train/format,nothing]",
-         "optim.clip_grad_norm=0.3,1.0", f"words.answers='{answers}'"],
-        cwd=ROOT, capture_output=True, text=True, timeout=280,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "train.py",
+            "-m",
+            "experiment=study",
+            *STUDY,
+            place,
+            *TINY,
+            "trainer.report=true",
+            "hydra.sweeper.analysis.metrics=[train/format,nothing]",
+            "optim.clip_grad_norm=0.3,1.0",
+            f"words.answers='{answers}'",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "study tiny is finished" in done.stdout
     assert f"report: {root / 'study' / 'README.md'}" in done.stdout

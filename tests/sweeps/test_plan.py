@@ -39,9 +39,10 @@ def test_the_grammar_of_hydras_optuna_sweeper_is_read(text, expected):
 
 def test_a_budget_in_games_is_equal_over_arms():
     node = {
-        "name": "s", "params": {"rollout.num_generations": "choice(2, 8, 16)"},
+        "name": "s",
+        "params": {"rollout.num_generations": "choice(2, 8, 16)"},
         "budget": {"games": 3200, "games_per_step": 64, "validations": 5},
-    }  # fmt: skip
+    }
 
     def compose(overrides: Sequence[str]) -> dict[str, Any]:
         given = dict(o.split("=") for o in overrides)
@@ -127,8 +128,11 @@ def test_every_shipped_study_composes_and_builds(name, study_plan):
         assert shipped["identity"] == made.identity(), "so that the shipped study can continue"
         assert shipped["analysis"] == asdict(made.settings.analysis)
     for arm in (made.settings.arms or {}).values():  # mini for what research/make_starts.py makes
-        arm[:] = [re.sub(r"=outputs/starts/\w+", "=mini", one) for one in arm
-                  if not one.startswith("init_from=outputs/starts/")]  # fmt: skip
+        arm[:] = [
+            re.sub(r"=outputs/starts/\w+", "=mini", one)
+            for one in arm
+            if not one.startswith("init_from=outputs/starts/")
+        ]
     made.check(build_experiment)
     if made.settings.sampler is not None:
         return

@@ -41,8 +41,11 @@ def url() -> Iterator[str]:
             program = str(SERVERS[-1].with_name(name))
             subprocess.run(
                 [*inside, program, "-D", str(data), *command],
-                check=True, stdout=subprocess.DEVNULL, cwd="/", timeout=120,
-            )  # fmt: skip
+                check=True,
+                stdout=subprocess.DEVNULL,
+                cwd="/",
+                timeout=120,
+            )
 
         call("initdb", "-U", "me", "--auth=trust", "--no-sync")
         where = "-c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"

@@ -94,9 +94,10 @@ def test_a_study_that_takes_long_says_what_it_does(tmp_path, monkeypatch, capsys
     waits = iter([2.5])
     with announce("reading the settings"):
         run_fakes(
-            tmp_path, lambda plan: run_study(plan, lambda _: time.sleep(next(waits, 0)) or ""),
+            tmp_path,
+            lambda plan: run_study(plan, lambda _: time.sleep(next(waits, 0)) or ""),
             params={"seed": "choice(0)", "x": "choice(0.1, 0.9)"},
-        )  # fmt: skip
+        )
     said = "".join(capsys.readouterr())
     assert re.search(r"checking each arm of the study, \d+ s\n", said)
     assert re.search(r"writing the page of the study, \d+ s\n", said)

@@ -37,10 +37,12 @@ WINS = MEASURES["wins"]
 
 def compare_cells(one: Mapping[tuple[int, str], float], other: Any) -> Spread | None:
     index = {"names": ["seed", "secret"]}
-    return measure_spread(*(
-        pd.Series([*cells.values()], pd.MultiIndex.from_tuples(cells, **index), dtype=float)
-        for cells in (one, other)
-    ))  # fmt: skip
+    return measure_spread(
+        *(
+            pd.Series([*cells.values()], pd.MultiIndex.from_tuples(cells, **index), dtype=float)
+            for cells in (one, other)
+        )
+    )
 
 
 def spread_of(means: list[float]) -> Spread:
@@ -55,9 +57,11 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
     rng, held, tries = np.random.default_rng(0), 0, 100
     for _ in range(tries):
         gaps = (
-            0.03 + rng.normal(0, 0.02, (6, 1)) + rng.normal(0, 0.1, (1, 60))
+            0.03
+            + rng.normal(0, 0.02, (6, 1))
+            + rng.normal(0, 0.1, (1, 60))
             + rng.normal(0, 0.3, (6, 60))
-        )  # fmt: skip
+        )
         one = {(s, str(w)): gaps[s, w] for s in range(6) for w in range(60)}
         spread = compare_cells(one, dict.fromkeys(one, 0.0))
         assert spread is not None
@@ -68,13 +72,20 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
 
 def test_verdicts_are_better_worse_equal_or_undecided():
     spreads = {
-        "up": spread_of([0.10, 0.11, 0.12, 0.11]), "down": spread_of([-0.1, -0.12, -0.11, -0.11]),
-        "same": spread_of([0.001, -0.001, 0.002, -0.002]), "still": spread_of([0.0, 0.0]),
+        "up": spread_of([0.10, 0.11, 0.12, 0.11]),
+        "down": spread_of([-0.1, -0.12, -0.11, -0.11]),
+        "same": spread_of([0.001, -0.001, 0.002, -0.002]),
+        "still": spread_of([0.0, 0.0]),
         "open": spread_of([0.1, -0.1, 0.2]),
-    }  # fmt: skip
+    }
     verdicts = {effect.name: effect.verdict for effect in find_verdicts(spreads, WINS, margin=2.0)}
-    assert verdicts == {"up": "better", "down": "worse", "same": "equal within 2",
-                        "still": "nothing to compare", "open": "undecided"}  # fmt: skip
+    assert verdicts == {
+        "up": "better",
+        "down": "worse",
+        "same": "equal within 2",
+        "still": "nothing to compare",
+        "open": "undecided",
+    }
     guesses = find_verdicts({"up": spreads["up"]}, MEASURES["guesses"], margin=0.1)
     assert guesses[0].verdict == "worse", "more guesses are worse"
 
@@ -110,27 +121,44 @@ def test_the_resolution_is_the_difference_that_is_found_with_a_chance_of_80_perc
 def study_of(trials: list[dict[str, Any]], games: Sequence[dict[str, Any]] = ()) -> Study:
     columns = ["round", "trial", "arm", "seed", "step", "secret", "guesses"]
     table = pd.DataFrame(
-        [{"round": "search", "state": "complete", "val_win_rate": 0.9, "no_spread": 0.25,
-          "trial": n, **t} for n, t in enumerate(trials)]
-    )  # fmt: skip
+        [
+            {
+                "round": "search",
+                "state": "complete",
+                "val_win_rate": 0.9,
+                "no_spread": 0.25,
+                "trial": n,
+                **t,
+            }
+            for n, t in enumerate(trials)
+        ]
+    )
     played = pd.DataFrame(games, columns=pd.Index(columns)).astype({"guesses": str, "secret": str})
     return Study(
-        folder=Path(), about={"name": "pilot", "identity": {"grid": True}, "analysis": {}},
-        space={}, trials=table, games=add_outcomes(played),
-    )  # fmt: skip
+        folder=Path(),
+        about={"name": "pilot", "identity": {"grid": True}, "analysis": {}},
+        space={},
+        trials=table,
+        games=add_outcomes(played),
+    )
 
 
 def test_a_pilot_of_other_seeds_plans_the_resolution_of_a_study(tmp_path):
     """Two arms and four seeds of a pilot; the study has six seeds and two comparisons."""
     gaps = [0.05, -0.02, 0.04, 0.01]
     pilot = study_of(
-        [{"arm": f"x={x}", "seed": seed, "val_win_rate": 0.5 + gap * x}
-         for seed, gap in enumerate(gaps) for x in (0, 1)]
-    )  # fmt: skip
+        [
+            {"arm": f"x={x}", "seed": seed, "val_win_rate": 0.5 + gap * x}
+            for seed, gap in enumerate(gaps)
+            for x in (0, 1)
+        ]
+    )
     plan = plan_of(
-        tmp_path, params={"x": "choice(1, 2, 3)", "seed": "range(0, 5)"}, default={"x": 1},
+        tmp_path,
+        params={"x": "choice(1, 2, 3)", "seed": "range(0, 5)"},
+        default={"x": 1},
         analysis={"measure": "wins"},
-    )  # fmt: skip
+    )
     spread, resolution = plan_power(plan, pilot)
     sizes = TTestPower().solve_power(nobs=6, alpha=0.05 / 2, power=0.8)
     assert spread.seeds == 6
@@ -178,8 +206,15 @@ ARM = "x=0"
 
 
 def game(guesses: str, **more: Any) -> dict[str, Any]:
-    return {"round": "search", "trial": 0, "arm": ARM, "seed": 5, "step": 4,
-            "secret": "crane", "guesses": guesses} | more  # fmt: skip
+    return {
+        "round": "search",
+        "trial": 0,
+        "arm": ARM,
+        "seed": 5,
+        "step": 4,
+        "secret": "crane",
+        "guesses": guesses,
+    } | more
 
 
 def measured(games: list[dict[str, Any]], name: str) -> dict[tuple[int, str], float]:
@@ -241,10 +276,19 @@ def test_a_point_that_was_drawn_twice_is_one_seed():
 
 
 def test_the_winner_has_the_best_mean_over_all_seeds_by_the_studys_own_measure():
-    rows = [("a", 0, 0.60, 4.0), ("a", 1, 0.62, 4.4), ("b", 0, 0.90, 4.1), ("b", 1, 0.70, 4.5),
-            ("lucky", 0, 0.99, 2.0)]  # fmt: skip
-    study = study_of([{"arm": arm, "seed": seed, "val_win_rate": wins, "guesses": guesses}
-                      for arm, seed, wins, guesses in rows])  # fmt: skip
+    rows = [
+        ("a", 0, 0.60, 4.0),
+        ("a", 1, 0.62, 4.4),
+        ("b", 0, 0.90, 4.1),
+        ("b", 1, 0.70, 4.5),
+        ("lucky", 0, 0.99, 2.0),
+    ]
+    study = study_of(
+        [
+            {"arm": arm, "seed": seed, "val_win_rate": wins, "guesses": guesses}
+            for arm, seed, wins, guesses in rows
+        ]
+    )
     assert find_winner(study) == 0, "guesses, which all verdicts are about"
     study.about["analysis"]["measure"] = "wins"  # type: ignore[index]
     assert find_winner(study) == 2
@@ -260,9 +304,7 @@ def test_comparisons_name_arms_or_parameters():
     assert list(every) == [f"{arm} against arm=x lr=1" for arm in arms[1:]]
     asked = {"y": ["y", "x"], "rate": [{"lr": 2.0}, {"lr": 1}], "z": ["z", "x"]}
     pairs, left_out = pair_arms(arms, space, default, asked)
-    assert pairs == {
-        "y": ("arm=y lr=1", "arm=x lr=1"), "rate": ("arm=x lr=2", "arm=x lr=1"),
-    }  # fmt: skip
+    assert pairs == {"y": ("arm=y lr=1", "arm=x lr=1"), "rate": ("arm=x lr=2", "arm=x lr=1")}
     assert left_out == ["z"], "a study that was narrowed"
     for default in (None, {"arm": "not played", "lr": 1}):
         assert pair_arms(arms, space, default, {"z": ["z", "x"]}) == (every, ["z"])

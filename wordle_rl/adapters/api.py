@@ -99,8 +99,12 @@ def score_guess(
     mask, fits = knowledge.candidates(state), knowledge.is_consistent(word, state)
     bits, after = knowledge.outlook(word, mask)
     return GuessScore(
-        guess=word, kind=turn.kind, fits=fits,
-        candidate=fits and word in knowledge.words.answer_index, bits=bits,
-        best_bits=knowledge.best_entropy(state), candidates=int(mask.sum()),
+        guess=word,
+        kind=turn.kind,
+        fits=fits,
+        candidate=fits and word in knowledge.words.answer_index,
+        bits=bits,
+        best_bits=knowledge.best_entropy(state),
+        candidates=int(mask.sum()),
         expected_candidates=after,
-    )  # fmt: skip
+    )

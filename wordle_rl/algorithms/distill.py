@@ -43,6 +43,9 @@ class Distill(Sft):
     @property
     def imitates(self) -> Imitation | None:
         return Imitation(
-            player=self.player, reasoning=self.reasoning, slips=self.slips,
-            choices=self.targets == "distribution", on_policy=float(self.on_policy),
-        )  # fmt: skip
+            player=self.player,
+            reasoning=self.reasoning,
+            slips=self.slips,
+            choices=self.targets == "distribution",
+            on_policy=float(self.on_policy),
+        )

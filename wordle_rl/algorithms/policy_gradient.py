@@ -127,9 +127,8 @@ class PolicyGradient(Algorithm):
     def surrogate(self, xp: Any, terms: LossInputs) -> tuple[Any, Any, Any]:
         """What learns from advantages [S, T]: the loss, the ratio, and whether that was clipped."""
         return clipped_surrogate(
-            xp, self.log_ratio(xp, terms), terms.advantages,
-            low=self.clip_low, high=self.clip_high,
-        )  # fmt: skip
+            xp, self.log_ratio(xp, terms), terms.advantages, low=self.clip_low, high=self.clip_high
+        )
 
     def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
         loss, ratio, clipped = self.surrogate(xp, terms)

@@ -67,9 +67,13 @@ class Ppo(PolicyGradient):
     def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
         loss, metrics = super().loss(xp, terms)
         metrics["value_loss"] = clipped_value_loss(
-            xp, terms.values, terms.old_values, terms.targets,
-            clip=self.value_clip, scale=terms.target_scale,
-        )  # fmt: skip
+            xp,
+            terms.values,
+            terms.old_values,
+            terms.targets,
+            clip=self.value_clip,
+            scale=terms.target_scale,
+        )
         return loss + self.value_weight * terms.trained * metrics["value_loss"], metrics
 
 

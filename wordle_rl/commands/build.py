@@ -168,9 +168,14 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
 
 
 def _build_recipe(
-    config: dict[str, Any], settings: WordSettings, words: WordLists, splits: Splits,
-    model: ModelSettings, backend: BackendSettings, trainer: TrainerSettings,
-) -> tuple[Recipe, TrainingData | None]:  # fmt: skip
+    config: dict[str, Any],
+    settings: WordSettings,
+    words: WordLists,
+    splits: Splits,
+    model: ModelSettings,
+    backend: BackendSettings,
+    trainer: TrainerSettings,
+) -> tuple[Recipe, TrainingData | None]:
     """What a step needs, and the rows of data= that it trains on."""
     knowledge = Knowledge(words, feedback_table(words))
     rules: Rules = instantiate("rules", config["rules"], Rules)
@@ -180,10 +185,12 @@ def _build_recipe(
     # It knows how long a rollout can be, and who draws its tokens.
     answers = rollout.answers(rules, earlier.least if earlier else 0)
     algorithm: Algorithm = instantiate(
-        "algorithm", config["algorithm"], Algorithm,
+        "algorithm",
+        config["algorithm"],
+        Algorithm,
         budget=sampling.max_tokens * answers,
         drawn_elsewhere=rollout.engine != "own" or trainer.lag > 0,
-    )  # fmt: skip
+    )
     algorithm.check(rollout.num_generations)
     rollout.check(algorithm)
     if algorithm.imitates is None:
@@ -196,15 +203,24 @@ def _build_recipe(
         refuse(earlier, "history must be none with data=<file>, whose rows say where games begin")
     style: PromptStyle = instantiate("prompt", config["prompt"], PromptStyle, game=rules)
     recipe = Recipe(
-        words=words, rules=rules, style=style, sampling=sampling, algorithm=algorithm,
+        words=words,
+        rules=rules,
+        style=style,
+        sampling=sampling,
+        algorithm=algorithm,
         rewards=build_reward_set(config["reward"], knowledge, rollout.form),
         teacher=None if data and data.dialogues else build_teacher(algorithm, knowledge, style),
         secrets=data.secrets if data and data.states else settings.training_secrets(words, splits),
         allowed_secrets=settings.allowed_secrets(words, splits),
-        allowed_share=settings.allowed_share, rollout=rollout, history=earlier,
-        states=data.states if data else None, dialogues=data.dialogues if data else None,
-        agreement=trainer.agreement, knowledge=knowledge, seed=config["seed"],
-    )  # fmt: skip
+        allowed_share=settings.allowed_share,
+        rollout=rollout,
+        history=earlier,
+        states=data.states if data else None,
+        dialogues=data.dialogues if data else None,
+        agreement=trainer.agreement,
+        knowledge=knowledge,
+        seed=config["seed"],
+    )
     return recipe, data
 
 
@@ -212,9 +228,12 @@ def _build_recipe(
 
 
 def _check_step(
-    algorithm: Algorithm, rollout: RolloutSettings, backend: BackendSettings, sampling: Sampling,
+    algorithm: Algorithm,
+    rollout: RolloutSettings,
+    backend: BackendSettings,
+    sampling: Sampling,
     model: ModelSettings,
-) -> None:  # fmt: skip
+) -> None:
     count, groups = backend.processes, rollout.groups
     number = "backend.devices" if backend.devices > 1 else "WORLD_SIZE"
     refuse(
@@ -434,9 +453,13 @@ def _build_curriculum(
         recipe.secrets if recipe.states is None else tuple(given.secret for given in recipe.states)
     )
     chosen = instantiate(
-        "curriculum", node, Curriculum,
-        rewards=recipe.rewards, secrets=secrets, groups=recipe.rollout.groups,
-    )  # fmt: skip
+        "curriculum",
+        node,
+        Curriculum,
+        rewards=recipe.rewards,
+        secrets=secrets,
+        groups=recipe.rollout.groups,
+    )
     refuse(
         recipe.algorithm.imitates is not None and type(chosen) is not Curriculum,
         "curriculum must be none with an algorithm that imitates a player, because its games have "
@@ -468,6 +491,10 @@ def _build_data(
     )
     held_out = () if chosen.get("protocol") == "all" else (*splits.val, *splits.test)
     return load_data(
-        settings, words, rules, held_out,
-        imitates=algorithm.imitates is not None, cache=cache_folder() / "datasets",
-    )  # fmt: skip
+        settings,
+        words,
+        rules,
+        held_out,
+        imitates=algorithm.imitates is not None,
+        cache=cache_folder() / "datasets",
+    )

@@ -92,9 +92,15 @@ def play_all(player: LoadedPlayer) -> tuple[dict[str, Any], list[Game]]:
     seconds = time.monotonic() - begin
     with announce(f"{name}: judging {len(games)} games"):
         summary = summarise(
-            games, player.knowledge, player=name, split=player.split, rules=player.rules,
-            seconds=seconds, regret=player.regret, rewards=player.rewards,
-        )  # fmt: skip
+            games,
+            player.knowledge,
+            player=name,
+            split=player.split,
+            rules=player.rules,
+            seconds=seconds,
+            regret=player.regret,
+            rewards=player.rewards,
+        )
     lineage = {} if player.lineage is None else {"lineage": player.lineage}
     return summary | lineage, games
 

@@ -190,9 +190,14 @@ class LoadedPlayer(Tournament):
     samples: int | None = None  # games per secret, None for as many as the settings say
 
     def play(
-        self, secrets: Sequence[str], *, starts: Sequence[State] | None = None, first: int = 0,
-        answers: int | None = None, count: GameCount | None = None,
-    ) -> list[Game]:  # fmt: skip
+        self,
+        secrets: Sequence[str],
+        *,
+        starts: Sequence[State] | None = None,
+        first: int = 0,
+        answers: int | None = None,
+        count: GameCount | None = None,
+    ) -> list[Game]:
         """Play a game on each secret, many side by side. Returns them in this order.
 
         starts: the board that each game begins with, None for empty boards. first: number of the
@@ -226,9 +231,12 @@ class LoadedPlayer(Tournament):
 
 
 def load_player(
-    *, run: str | None = None, model: str | None = None, player: str | None = None,
+    *,
+    run: str | None = None,
+    model: str | None = None,
+    player: str | None = None,
     settings: Sequence[str] = (),
-) -> LoadedPlayer:  # fmt: skip
+) -> LoadedPlayer:
     """Load the model of a run, another model, or a scripted player; give exactly one of them.
 
     run: a run folder, or latest. model: an option of conf/model/, such as micro. player: a scripted
@@ -243,9 +251,12 @@ def load_player(
 
 
 def load_word_lists(
-    *, run: str | None = None, model: str | None = None, player: str | None = None,
+    *,
+    run: str | None = None,
+    model: str | None = None,
+    player: str | None = None,
     settings: Sequence[str] = (),
-) -> WordLists:  # fmt: skip
+) -> WordLists:
     """The word lists of what load_player would load. Reads only its settings, so takes a second."""
     config, _ = _compose_player(settings, run=run, model=model, player=player)
     listed: WordSettings = instantiate("words", config["words"], WordSettings)
@@ -284,13 +295,17 @@ def build_tournament(config: dict[str, Any], settings: EvalSettings) -> Tourname
         opener = check_opener("opener", settings.opener, words)
         settings = replace(settings, opener=opener)
     return Tournament(
-        settings=settings, knowledge=knowledge, regret=Regret(knowledge, rules.max_turns),
-        rules=rules, style=instantiate("prompt", config["prompt"], PromptStyle, game=rules),
-        sampling=sampling, splits=splits,
+        settings=settings,
+        knowledge=knowledge,
+        regret=Regret(knowledge, rules.max_turns),
+        rules=rules,
+        style=instantiate("prompt", config["prompt"], PromptStyle, game=rules),
+        sampling=sampling,
+        splits=splits,
         secrets=secrets,
         starts=fixed_states(history, secrets, seed=settings.seed, max_turns=rules.max_turns),
         split=listed.split,
-    )  # fmt: skip
+    )
 
 
 # -- scripted players -----------------------------------------------------------------------------
@@ -377,24 +392,28 @@ def build_players(
     def seat(first: int, sampling: Sampling = sampling) -> Actor:
         draws = tournament.draws(first)
         return ModelPlayer(
-            engine=policy.engine(), form=talk, sampling=sampling, draws=draws,
+            engine=policy.engine(),
+            form=talk,
+            sampling=sampling,
+            draws=draws,
             knowledge=tournament.knowledge,
-        )  # fmt: skip
+        )
 
     stages = stages_of(model.location)
-    lineage = describe_lineage(
-        stages, words, tournament.splits, untrained=model.path == UNTRAINED
-    )  # fmt: skip
+    lineage = describe_lineage(stages, words, tournament.splits, untrained=model.path == UNTRAINED)
     if stages and tournament.split not in ("test", "val"):
         lineage += (
             f" But training games may have had these secrets, words.split={tournament.split}."
         )
     beams = sampling.beams if sampling.temperature == 0.0 else 1  # rows of one game
     player = LoadedPlayer(
-        **vars(tournament), name=_name_player(model, settings, sampling),
-        seat=begin_games(tournament, seat), rewards=rewards, lineage=lineage,
+        **vars(tournament),
+        name=_name_player(model, settings, sampling),
+        seat=begin_games(tournament, seat),
+        rewards=rewards,
+        lineage=lineage,
         games_at_once=max(model.games_at_once // beams, 1),
-    )  # fmt: skip
+    )
 
     def vary(name: str, sampling: Sampling, **more: Any) -> LoadedPlayer:
         drawing = begin_games(tournament, partial(seat, sampling=sampling))

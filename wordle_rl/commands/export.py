@@ -78,12 +78,14 @@ def _write(
 
     def card(written: str, change: Any) -> str:
         return describe(
-            source, title=given_name(run.path.name),
+            source,
+            title=given_name(run.path.name),
             purpose=f"A language model that plays Wordle, trained with wordle-rl: {kind}.",
             reports=read_reports(run, source.step),
-            made=list_facts(run, f"Export of step {source.step}: `{command}`"), form=form,
+            made=list_facts(run, f"Export of step {source.step}: `{command}`"),
+            form=form,
             change=describe_change(change, written),
-        )  # fmt: skip
+        )
 
     written, change = write(source, target, form, precision, card)
     return f"{'adapter' if form == 'peft' else f'{written} weights'}: {change.describe()}\n{target}"

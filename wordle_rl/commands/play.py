@@ -56,9 +56,12 @@ def play(
 
 
 def load_opponent(
-    *settings: str, model: str | None = None, player: str | None = None, run: str | None = None,
+    *settings: str,
+    model: str | None = None,
+    player: str | None = None,
+    run: str | None = None,
     checkpoint: str = "best",
-) -> Opponent:  # fmt: skip
+) -> Opponent:
     """A player to watch, as eval.py would load it with these settings. Raises ValueError."""
     from wordle_rl.commands.eval_players import load_player
     from wordle_rl.web.opponent import Opponent
@@ -66,15 +69,21 @@ def load_opponent(
     given = _settings(settings, run, checkpoint)
     loaded = load_player(model=model, player=player, run=run, settings=given)
     return Opponent(
-        knowledge=loaded.knowledge, rules=loaded.rules, rewards=loaded.rewards,
-        secrets=loaded.secrets, seat=lambda: loaded.seat(0),
-    )  # fmt: skip
+        knowledge=loaded.knowledge,
+        rules=loaded.rules,
+        rewards=loaded.rewards,
+        secrets=loaded.secrets,
+        seat=lambda: loaded.seat(0),
+    )
 
 
 def load_lists(
-    *settings: str, model: str | None = None, player: str | None = None, run: str | None = None,
+    *settings: str,
+    model: str | None = None,
+    player: str | None = None,
+    run: str | None = None,
     checkpoint: str = "best",
-) -> WordLists:  # fmt: skip
+) -> WordLists:
     """The word lists of load_opponent's player, which is not loaded. Raises ValueError."""
     from wordle_rl.commands.eval_players import load_word_lists
 

@@ -63,11 +63,14 @@ def _describe(run: RunFolder, manifest: dict[str, Any]) -> list[str]:
     planned = config.get("trainer.steps") if config.get("trainer.epochs") == "null" else "?"
     return [
         f"{datetime.fromisoformat(manifest['started']).astimezone():%Y-%m-%d %H:%M}",
-        given_name(run.path.name), config.get("model.name", "-"),
+        given_name(run.path.name),
+        config.get("model.name", "-"),
         manifest.get("choices", {}).get("algorithm", "-"),
-        f"{last['step'] if last else 0}/{planned}", wins,
-        f"{run.seconds / 60:.1f}".replace("nan", "-"), run.status.replace("interrupted", "stopped"),
-    ]  # fmt: skip
+        f"{last['step'] if last else 0}/{planned}",
+        wins,
+        f"{run.seconds / 60:.1f}".replace("nan", "-"),
+        run.status.replace("interrupted", "stopped"),
+    ]
 
 
 def _count_wins(run: RunFolder) -> str:

@@ -116,12 +116,15 @@ def start_run(
         before = RunFolder(Path(start["run"])).manifest().get("choices", {})
         chosen = before | {k: v for k, v in chosen.items() if v is not None and k != "model"}
     folder.write_manifest(
-        seeds={"seed": setup.recipe.seed}, command=sys.argv, model=setup.model.path,
-        revision=setup.model.revision, init_from=start,
+        seeds={"seed": setup.recipe.seed},
+        command=sys.argv,
+        model=setup.model.path,
+        revision=setup.model.revision,
+        init_from=start,
         choices={str(group): str(name) for group, name in chosen.items() if name is not None},
         typed=[o for o in overrides if not o.startswith("model=run_")],
         **{key: value for key, value in stages[-1].items() if key != "run"},
-    )  # fmt: skip
+    )
     return setup, folder
 
 

@@ -105,11 +105,15 @@ def load_data(
     if not good:
         raise FolderError(f"{path}: {'; '.join(lines)}")
     return TrainingData(
-        name=path.name, digest=file_digest(path), split=settings.split,
-        states=None if answers else good, dialogues=good if answers else None,
-        secrets=tuple(dict.fromkeys(secrets)), unknown=len(good) - len(secrets),
+        name=path.name,
+        digest=file_digest(path),
+        split=settings.split,
+        states=None if answers else good,
+        dialogues=good if answers else None,
+        secrets=tuple(dict.fromkeys(secrets)),
+        unknown=len(good) - len(secrets),
         lines=tuple(f"{path.name}: {line}" for line in lines),
-    )  # fmt: skip
+    )
 
 
 def _read_rows(

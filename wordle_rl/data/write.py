@@ -37,12 +37,14 @@ class Synthesis:
             )
         return [
             {
-                "prompt": self._prompt(state), "secret": secret,
+                "prompt": self._prompt(state),
+                "secret": secret,
                 "past_guesses": [{"guess": c.guess, "feedback": c.marks} for c in state.clues],
-                "clues": len(state.clues), "split": self.split,
+                "clues": len(state.clues),
+                "split": self.split,
             }
             for secret, state in zip(secrets, states, strict=True)
-        ]  # fmt: skip
+        ]
 
     def games(self, count: int) -> list[Game]:
         """Games of the recipe's teacher from empty boards."""
@@ -59,22 +61,27 @@ class Synthesis:
         return [
             {
                 "messages": [*self._dialogue(game, len(game.turns) - 1), self._answer(game, -1)],
-                "secret": game.secret, "won": game.won, "guesses": len(game.turns),
+                "secret": game.secret,
+                "won": game.won,
+                "guesses": len(game.turns),
                 "split": self.split,
             }
             for game in games
-        ]  # fmt: skip
+        ]
 
     def answer_rows(self, games: Sequence[Game]) -> list[Row]:
         """One row per guess: a prompt, and the answer as its completion."""
         return [
             {
-                "prompt": self._dialogue(game, turn), "completion": [self._answer(game, turn)],
-                "secret": game.secret, "turn": turn + 1, "split": self.split,
+                "prompt": self._dialogue(game, turn),
+                "completion": [self._answer(game, turn)],
+                "secret": game.secret,
+                "turn": turn + 1,
+                "split": self.split,
             }
             for game in games
             for turn in range(len(game.turns))
-        ]  # fmt: skip
+        ]
 
     def _draw_secrets(self, count: int) -> list[str]:
         return planned(self.secrets, self.recipe.seed, range(count), Purpose.DATA)

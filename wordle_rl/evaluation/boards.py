@@ -49,18 +49,28 @@ def bold(text: str) -> str:
 def render(shown: Any, width: int, *, colour: bool = False) -> str:
     """What rich shows in so many columns, without blanks at the ends of lines."""
     console = Console(
-        file=StringIO(), width=width, color_system="standard" if colour else None,
-        force_terminal=colour, no_color=not colour, markup=False, emoji=False, highlight=False,
-    )  # fmt: skip
+        file=StringIO(),
+        width=width,
+        color_system="standard" if colour else None,
+        force_terminal=colour,
+        no_color=not colour,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
     with console.capture() as captured:
         console.print(shown)
     return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip("\n")
 
 
 def tabulate(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], width: int, justify: Any = "right",
-    no_wrap: bool = False, gap: int = 2,
-) -> str:  # fmt: skip
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    width: int,
+    justify: Any = "right",
+    no_wrap: bool = False,
+    gap: int = 2,
+) -> str:
     """A table. justify, no_wrap: of the cells behind the first of each row. gap: 1 or more."""
     from rich import box
     from rich.table import Table
@@ -107,9 +117,12 @@ def _board(game: Game, colour: bool, reward: GameReward | None = None) -> Text:
 
 
 def boards_side_by_side(
-    games: Sequence[Game], width: int = 100, *, colour: bool = True,
+    games: Sequence[Game],
+    width: int = 100,
+    *,
+    colour: bool = True,
     rewards: Sequence[GameReward] | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """Boards in as many columns as fit. rewards: one per game, shown below its board."""
     given = [None] * len(games) if rewards is None else rewards
     boards = [_board(game, colour, reward) for game, reward in zip(games, given, strict=True)]

@@ -44,11 +44,13 @@ class Regret:
         Over finished games on answers that began with an empty board. None without any.
         """
         judged = [
-            game for game in games
+            game
+            for game in games
             if game.status is not GameStatus.PLAYING
-            and game.turns and game.turns[0].state.turn == 0
+            and game.turns
+            and game.turns[0].state.turn == 0
             and game.secret in self._words.answer_index
-        ]  # fmt: skip
+        ]
         pairs = zip(needed_guesses(judged), judged, strict=True)
         beyond = [needed - self.needed(game.secret) for needed, game in pairs]
         return sum(beyond) / len(beyond) if beyond else None

@@ -48,12 +48,15 @@ def _judge(turn: PlayedTurn, knowledge: Knowledge, best: bool) -> TurnSkill:
     broken = broken_clues(guess, facts)
     bits, remaining = knowledge.outlook(guess, knowledge.candidates(state))
     return TurnSkill(
-        number=state.turn + 1, bits=bits, best_bits=knowledge.best_entropy(state) if best else None,
-        remaining=remaining, fits=not broken.total if state.clues else None,
+        number=state.turn + 1,
+        bits=bits,
+        best_bits=knowledge.best_entropy(state) if best else None,
+        remaining=remaining,
+        fits=not broken.total if state.clues else None,
         fits_placed=not broken.placed if facts.placed else None,
         fits_elsewhere=not broken.known + broken.wrong_place if facts.excluded else None,
         fits_absent=not broken.absent if facts.at_most else None,
-    )  # fmt: skip
+    )
 
 
 def summary(turns: Sequence[TurnSkill]) -> dict[str, float | None]:

@@ -91,13 +91,15 @@ def report_table(
     for name, of in each:
         habits += warn_of_context(name, of.get("out_of_context", 0), of["games"])
     lost_as = 1 + max(summary["rules"]["max_turns"] for summary in summaries)
-    return "\n\n".join([
-        f"secrets: {first['split']}\n{_table(everyone, _RESULTS, width)}",
-        fold(_RESULTS_LEGEND.format(lost=lost_as), *notes),
-        _table(summaries, _SKILL, width),
-        fold(_SKILL_LEGEND, *habits),
-        _histogram(names[0], first),
-    ])  # fmt: skip
+    return "\n\n".join(
+        [
+            f"secrets: {first['split']}\n{_table(everyone, _RESULTS, width)}",
+            fold(_RESULTS_LEGEND.format(lost=lost_as), *notes),
+            _table(summaries, _SKILL, width),
+            fold(_SKILL_LEGEND, *habits),
+            _histogram(names[0], first),
+        ]
+    )
 
 
 def _table(summaries: Sequence[Summary], columns: _Columns, width: int) -> str:

@@ -207,9 +207,15 @@ class Game:
         kind = self._kind(guess)
         code = feedback_code(guess, self.secret) if guess and kind is TurnKind.ACCEPTED else None
         turn = PlayedTurn(
-            state=self.state, text=text, thought=thought, guess=guess, reason=reason, kind=kind,
-            feedback=code, tokens=tokens,
-        )  # fmt: skip
+            state=self.state,
+            text=text,
+            thought=thought,
+            guess=guess,
+            reason=reason,
+            kind=kind,
+            feedback=code,
+            tokens=tokens,
+        )
         self.turns.append(turn)
         self._advance(turn)
         return turn

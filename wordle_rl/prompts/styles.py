@@ -65,10 +65,28 @@ REFUSALS = {
 # A new phrase would change the ids of all tokens behind it, so later texts (HOW_OFTEN, other
 # numbers of guesses) are not in this list.
 PHRASES = (
-    TASK, ANSWER, ANSWER_THINKING, MARKS_LEGEND, STATE_LEGEND, FIRST, NEXT, PLACED, MISPLACED,
-    ABSENT, GUESSED, NOTHING_KNOWN, *REFUSALS.values(), " -> ", "(✓)", "(-)", "(x)",
-    "(✓) ", "(-) ", "(x) ", ", ",
-)  # fmt: skip
+    TASK,
+    ANSWER,
+    ANSWER_THINKING,
+    MARKS_LEGEND,
+    STATE_LEGEND,
+    FIRST,
+    NEXT,
+    PLACED,
+    MISPLACED,
+    ABSENT,
+    GUESSED,
+    NOTHING_KNOWN,
+    *REFUSALS.values(),
+    " -> ",
+    "(✓)",
+    "(-)",
+    "(x)",
+    "(✓) ",
+    "(-) ",
+    "(x) ",
+    ", ",
+)
 _ORIGINAL = Rules()
 
 

@@ -108,19 +108,28 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> str:
         return [t if one else f"{name}: {t}" for name, t in zip(names, texts, strict=True) if t]
 
     return render_template(
-        _TEMPLATE, escape=True, svg=to_svg,
-        title=f"Run {one.name}" if one else f"{len(runs)} runs: {' and '.join(names[:3])}"
-        + " and others" * (len(runs) > 3),
+        _TEMPLATE,
+        escape=True,
+        svg=to_svg,
+        title=f"Run {one.name}"
+        if one
+        else f"{len(runs)} runs: {' and '.join(names[:3])}" + " and others" * (len(runs) > 3),
         facts=of_each([_describe(run) for run in runs]),
         missing=of_each([run.missing for run in runs]),
-        headline=_headline(one, players), what=what,
-        known=bool(solvers), standings=standings, curves=curves,
+        headline=_headline(one, players),
+        what=what,
+        known=bool(solvers),
+        standings=standings,
+        curves=curves,
         results=_results_table(everyone, optimum=bool(solvers)),
-        lineage=of_each([run.lineage for run in runs]), validations=_validations_table(columns),
-        measures=_measures_table(players), games=[*filter(None, views)],
-        settings=_settings_table(columns, defaults), differ="from the default" if one
-        else "between the runs", manifests=_table(pd.DataFrame(manifests), "entry"),
-    )  # fmt: skip
+        lineage=of_each([run.lineage for run in runs]),
+        validations=_validations_table(columns),
+        measures=_measures_table(players),
+        games=[*filter(None, views)],
+        settings=_settings_table(columns, defaults),
+        differ="from the default" if one else "between the runs",
+        manifests=_table(pd.DataFrame(manifests), "entry"),
+    )
 
 
 def _describe(run: Run) -> str:
@@ -219,12 +228,14 @@ def _validations_table(runs: Mapping[str, Run]) -> Markup:
     """The curves of wins as numbers, for those who cannot see them: a column for each run."""
     ends = [WINS, f"{WINS}_low", f"{WINS}_high"]
     columns: Any = {
-        name: pd.Series({
-            step: _interval(Estimate(*run.validations.loc[step, ends]), 100, ".1f")
-            for step in run.validations.index
-        })
+        name: pd.Series(
+            {
+                step: _interval(Estimate(*run.validations.loc[step, ends]), 100, ".1f")
+                for step in run.validations.index
+            }
+        )
         for name, run in runs.items()
-    }  # fmt: skip
+    }
     frame: Any = pd.DataFrame(columns).sort_index()
     return _table(frame[:: -(-len(frame) // _MOST_STEPS) or 1], "training step")
 

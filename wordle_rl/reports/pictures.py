@@ -26,13 +26,20 @@ _BAND = "The band is the 95 % interval over secrets."
 _STYLE: Any = {
     "text.parse_math": False,  # a name may hold dollars
     "svg.fonttype": "none",  # text stays text
-    "font.family": ["sans-serif"], "font.sans-serif": ["DejaVu Sans"], "font.size": 10.0,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
-    "grid.color": _GREY, "grid.alpha": 0.3, "grid.linewidth": 0.6,
+    "font.family": ["sans-serif"],
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 10.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": _GREY,
+    "grid.alpha": 0.3,
+    "grid.linewidth": 0.6,
     "path.simplify_threshold": 0.5,
-    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color",
-                     "ytick.color"), INK),
-}  # fmt: skip
+    **dict.fromkeys(
+        ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK
+    ),
+}
 
 
 class Picture(NamedTuple):
@@ -130,9 +137,16 @@ def _draw_test(axes: Axes, run: Run, measure: str, scale: float) -> None:
     for report, colour in zip(reversed(run.reports), COLOURS, strict=False):  # as in draw_dots
         value = report.estimate(measure)
         axes.errorbar(
-            [report.step], [scale * value.value], _errors(value, scale), color=colour, fmt="D",
-            ms=4.5, lw=1.3, capsize=3, label=f"test secrets, {report.label}",
-        )  # fmt: skip
+            [report.step],
+            [scale * value.value],
+            _errors(value, scale),
+            color=colour,
+            fmt="D",
+            ms=4.5,
+            lw=1.3,
+            capsize=3,
+            label=f"test secrets, {report.label}",
+        )
 
 
 def draw_dots(
@@ -143,13 +157,23 @@ def draw_dots(
     for i, (_, value) in enumerate(rows):
         colour = COLOURS[i % len(COLOURS)] if i < strong else _GREY
         axes.errorbar(
-            [scale * value.value], [i], xerr=_errors(value, scale), color=colour, ms=6, lw=1.6,
-            capsize=3, fmt=MARKERS[i % len(MARKERS)],
-        )  # fmt: skip
+            [scale * value.value],
+            [i],
+            xerr=_errors(value, scale),
+            color=colour,
+            ms=6,
+            lw=1.6,
+            capsize=3,
+            fmt=MARKERS[i % len(MARKERS)],
+        )
         axes.annotate(
-            f"{scale * value.value:{form}}", (scale * value.value, i), xytext=(0, 6),
-            textcoords="offset points", ha="center", fontsize=_SMALL,
-        )  # fmt: skip
+            f"{scale * value.value:{form}}",
+            (scale * value.value, i),
+            xytext=(0, 6),
+            textcoords="offset points",
+            ha="center",
+            fontsize=_SMALL,
+        )
     axes.set_yticks(range(len(rows)), [textwrap.fill(label[:60], 30) for label, _ in rows])
     axes.set_ylim(len(rows) - 0.4, -0.7)
     axes.margins(x=0.1)  # so that a number does not cross the axis
@@ -183,9 +207,14 @@ def to_svg(picture: Picture) -> Markup:
         if handles:
             columns = 1 if max(map(len, labels)) > 26 else 2
             figure.set_figheight(figure.get_figheight() + 0.2 * -(-len(labels) // columns))
-            figure.legend(handles, [textwrap.shorten(label, 60) for label in labels],
-                          loc="outside lower center", ncols=columns, frameon=False,
-                          fontsize=_SMALL)  # fmt: skip
+            figure.legend(
+                handles,
+                [textwrap.shorten(label, 60) for label in labels],
+                loc="outside lower center",
+                ncols=columns,
+                frameon=False,
+                fontsize=_SMALL,
+            )
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(file, format="svg", transparent=True, metadata=nothing)
     svg = file.getvalue()[file.getvalue().index("<svg") :].replace(INK, "currentColor")

@@ -147,10 +147,17 @@ def read_run(folder: Path) -> Run:
         games[record["step"]].append(Board.of(record))
     validations = _summarise_validations(metrics, games, turns)
     return Run(
-        folder=folder, name=given_name(folder.resolve().name), manifest=manifest,
-        settings=flatten(read_config(folder)), metrics=metrics, validations=validations,
-        validated=games, start=start, best=best, seconds=opened.seconds,
-    )  # fmt: skip
+        folder=folder,
+        name=given_name(folder.resolve().name),
+        manifest=manifest,
+        settings=flatten(read_config(folder)),
+        metrics=metrics,
+        validations=validations,
+        validated=games,
+        start=start,
+        best=best,
+        seconds=opened.seconds,
+    )
 
 
 def _read_report(folder: Path, file: str, games: str, step: int, label: str) -> Result | None:

@@ -161,7 +161,11 @@ def earlier_turns(state: State) -> Iterator[tuple[PlayedTurn, State]]:
     states = [State(state.clues[:n], n, state.max_turns) for n in range(len(state.clues) + 1)]
     for clue, before, after in zip(state.clues, states, states[1:], strict=False):
         turn = PlayedTurn(
-            state=before, text="", guess=clue.guess, reason=None, kind=TurnKind.ACCEPTED,
+            state=before,
+            text="",
+            guess=clue.guess,
+            reason=None,
+            kind=TurnKind.ACCEPTED,
             feedback=clue.feedback,
-        )  # fmt: skip
+        )
         yield turn, after

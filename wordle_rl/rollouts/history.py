@@ -79,9 +79,13 @@ class History:
     def _uniforms(self, groups: range, number: int, *, seed: int, step: int) -> np.ndarray:
         """[groups, attempts]. number: which of a group's draws."""
         return uniforms(
-            seed=seed, step=step, rollouts=np.array(groups), turn=number, tokens=_ATTEMPTS,
+            seed=seed,
+            step=step,
+            rollouts=np.array(groups),
+            turn=number,
+            tokens=_ATTEMPTS,
             stream=self.stream,
-        )  # fmt: skip
+        )
 
 
 def fixed_states(

@@ -44,10 +44,12 @@ class RolloutTask:
     def player(self) -> ModelPlayer:
         """The policy, for num_generations games of each secret."""
         return ModelPlayer(
-            engine=self.step.policy.engine(), form=self.step.form,
-            sampling=self.step.recipe.sampling, draws=self.draws,
+            engine=self.step.policy.engine(),
+            form=self.step.form,
+            sampling=self.step.recipe.sampling,
+            draws=self.draws,
             knowledge=self.step.recipe.knowledge,
-        )  # fmt: skip
+        )
 
     def games(self, size: int = 1) -> list[Game]:
         """Make `size` new games of each secret. Games with the same secret are adjacent."""
@@ -71,9 +73,11 @@ def play_task(task: RolloutTask) -> list[Rollout]:
     """
     step, settings = task.step, task.step.recipe.rollout
     return step.portions.play(
-        len(task.secrets), task.size, settings.games_at_once,
+        len(task.secrets),
+        task.size,
+        settings.games_at_once,
         lambda part: KINDS[settings.kind](task.part(part)),
-    )  # fmt: skip
+    )
 
 
 def play_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout]:
@@ -145,19 +149,25 @@ def play_best_of(task: RolloutTask) -> list[Rollout]:
                 chosen = choose_guess(task, drawn, [player.talks[number] for number in numbers])
                 [said] = drawn[chosen].turns
                 games[i].play(
-                    said.guess, text=said.text, thought=said.thought, reason=said.reason,
+                    said.guess,
+                    text=said.text,
+                    thought=said.thought,
+                    reason=said.reason,
                     tokens=said.tokens,
-                )  # fmt: skip
+                )
                 games[i].context_full = drawn[chosen].context_full
                 talks[i] = player.talks[numbers[chosen]][-1].as_prompt()
                 group = task.places[i] + turn * step.recipe.rollout.groups
                 rollouts[i] += [
                     Rollout(
-                        game=candidate, group=group, talks=list(player.talks[numbers[place]]),
-                        within=games[i], taken=place == chosen,
+                        game=candidate,
+                        group=group,
+                        talks=list(player.talks[numbers[place]]),
+                        within=games[i],
+                        taken=place == chosen,
                     )
                     for place, candidate in enumerate(drawn)
-                ]  # fmt: skip
+                ]
     return [rollout for mine in rollouts for rollout in mine]
 
 

@@ -128,9 +128,13 @@ class ModelPlayer:
         asked = [talk.ids for talk in talks]
         if self.sampling.beams > 1 and self.sampling.temperature == 0.0:
             drawn = complete_likeliest(
-                self.engine, asked, grammar, beams=self.sampling.beams,
-                max_tokens=self.sampling.max_tokens, stop_ids=self.form.chat.tokenizer.stop_ids,
-            )  # fmt: skip
+                self.engine,
+                asked,
+                grammar,
+                beams=self.sampling.beams,
+                max_tokens=self.sampling.max_tokens,
+                stop_ids=self.form.chat.tokenizer.stop_ids,
+            )
         else:
             drawn = self.engine.complete(asked, self.sampling, numbers, grammar)
         for game, talk, answer in zip(games.values(), talks, drawn, strict=True):

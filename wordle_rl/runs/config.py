@@ -407,8 +407,9 @@ def _relink(node: dict[str, Any], saved: dict[str, Any], path: str) -> None:
     if "rollout" in node:
         node["rollout"] = {**node["rollout"], "num_generations": "${num_generations}"}
     for group, key, source in (
-        ("optim", "lr", "learning_rate"), ("sampling", "max_tokens", "max_tokens")
-    ):  # fmt: skip
+        ("optim", "lr", "learning_rate"),
+        ("sampling", "max_tokens", "max_tokens"),
+    ):
         if group in node and node[group].get(key) == model.get(source):
             node[group] = {**node[group], key: f"${{model.{source}}}"}
 

@@ -14,12 +14,16 @@ from typing import Any
 
 _PACKAGE = "wordle_rl."
 _ALLOWED = {
-    ("builtins", "range"), ("collections", "Counter"), ("collections", "OrderedDict"),
-    ("numpy", "dtype"), ("numpy", "ndarray"),
-    ("numpy._core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "scalar"),
+    ("builtins", "range"),
+    ("collections", "Counter"),
+    ("collections", "OrderedDict"),
+    ("numpy", "dtype"),
+    ("numpy", "ndarray"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "scalar"),
     ("numpy._core.numeric", "_frombuffer"),
     ("pathlib", "PosixPath"),
-}  # fmt: skip
+}
 
 
 def write(value: Any) -> bytes:

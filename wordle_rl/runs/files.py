@@ -184,9 +184,13 @@ def render_template(file: Path, *, escape: bool = False, **found: Any) -> str:
     import jinja2
 
     engine = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(file.parent), autoescape=escape, trim_blocks=True,
-        lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined,
-    )  # fmt: skip
+        loader=jinja2.FileSystemLoader(file.parent),
+        autoescape=escape,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
     engine.filters |= {name: value for name, value in found.items() if callable(value)}
     return engine.get_template(file.name).render(found)
 

@@ -69,9 +69,13 @@ def read_launch() -> Launch | None:
         )
     rank, world, local_rank, local_size, port = (int(os.environ[name]) for name in _NUMBERS)
     return Launch(
-        rank=rank, size=world, local_rank=local_rank, local_size=local_size,
-        address=os.environ["MASTER_ADDR"], port=port,
-    )  # fmt: skip
+        rank=rank,
+        size=world,
+        local_rank=local_rank,
+        local_size=local_size,
+        address=os.environ["MASTER_ADDR"],
+        port=port,
+    )
 
 
 def check_first_start() -> None:

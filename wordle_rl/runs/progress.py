@@ -40,9 +40,12 @@ _PASTED = re.compile(r"\b(python|wordle-rl|tensorboard) |/\w")  # in a command o
 
 @contextmanager
 def announce(
-    what: Callable[[], str] | str, amount: Callable[[], Amount] | None = None, *,
-    first: float = 2.0, every: float = 10.0,
-) -> Iterator[None]:  # fmt: skip
+    what: Callable[[], str] | str,
+    amount: Callable[[], Amount] | None = None,
+    *,
+    first: float = 2.0,
+    every: float = 10.0,
+) -> Iterator[None]:
     """Show what the block does, how long it has run, and how much of the amount is done.
 
     first, every: seconds until dated lines where none is rewritten. Shorter work prints none.
@@ -157,9 +160,11 @@ def _open_display() -> Any:
             super().print(*shown, soft_wrap=any(_PASTED.search(str(one)) for one in shown), **how)
 
     live = Live(
-        console=Above(stderr=True, highlight=False), get_renderable=render, transient=True,
+        console=Above(stderr=True, highlight=False),
+        get_renderable=render,
+        transient=True,
         redirect_stdout=sys.stdout.isatty(),  # a file gets its lines as they are
-    )  # fmt: skip
+    )
     live.start()
     live.console.show_cursor()  # a second Ctrl-C ends the process at once
     return live

@@ -56,9 +56,10 @@ def open_storage(settings: StudySettings) -> RDBStorage:
         return RDBStorage(
             address,
             engine_kwargs=sqlite if address.startswith("sqlite") else {"pool_pre_ping": True},
-            heartbeat_interval=settings.heartbeat, grace_period=settings.grace,
+            heartbeat_interval=settings.heartbeat,
+            grace_period=settings.grace,
             heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=RETRIES),
-        )  # fmt: skip
+        )
     except Exception as error:
         shown, (said, *_) = url.render_as_string(), [*str(error).splitlines(), repr(error)]
         raise ConfigError(
@@ -171,9 +172,15 @@ class Round:
 def open_search(storage: RDBStorage, plan: StudyPlan) -> Round:
     """The trials that the study is about. Raises ConfigError for a study of other settings."""
     return _open(
-        storage, plan, part=SEARCH, name=plan.settings.name, space=plan.space, points=plan.points,
-        n_trials=plan.n_trials, build_run=plan.build_run,
-    )  # fmt: skip
+        storage,
+        plan,
+        part=SEARCH,
+        name=plan.settings.name,
+        space=plan.space,
+        points=plan.points,
+        n_trials=plan.n_trials,
+        build_run=plan.build_run,
+    )
 
 
 def open_confirmation(storage: RDBStorage, plan: StudyPlan, winner: FrozenTrial) -> Round:
@@ -190,9 +197,15 @@ def open_confirmation(storage: RDBStorage, plan: StudyPlan, winner: FrozenTrial)
         return [*run, f"seed={params['seed']}", "trainer.report=true"]
 
     return _open(
-        storage, plan, part=CONFIRMATION, name=f"{settings.name}-confirm-{winner.number}",
-        space=CONFIRMED, points=points, n_trials=len(points), build_run=build_run,
-    )  # fmt: skip
+        storage,
+        plan,
+        part=CONFIRMATION,
+        name=f"{settings.name}-confirm-{winner.number}",
+        space=CONFIRMED,
+        points=points,
+        n_trials=len(points),
+        build_run=build_run,
+    )
 
 
 def _open(storage: RDBStorage, plan: StudyPlan, **about: Any) -> Round:

@@ -228,12 +228,18 @@ def plan_study(node: Mapping[str, Any], arguments: Sequence[str], compose: Compo
         base, *others = dict.fromkeys(name_arm(point, space) for point in points)
         first = {name: value for name, value in points[0].items() if name != "seed"}
         settings = replace(settings, default={**first, **(settings.default or {})})
-        question = f"Does {' or '.join(others)} do better than {base}?" if others else \
-            "How much do runs differ from seed to seed?"  # fmt: skip
+        question = (
+            f"Does {' or '.join(others)} do better than {base}?"
+            if others
+            else "How much do runs differ from seed to seed?"
+        )
     return StudyPlan(
-        settings=replace(settings, question=settings.question or question), space=space,
-        overrides=[*settings.overrides, *single, *fixed], points=points, compose=compose,
-    )  # fmt: skip
+        settings=replace(settings, question=settings.question or question),
+        space=space,
+        overrides=[*settings.overrides, *single, *fixed],
+        points=points,
+        compose=compose,
+    )
 
 
 def list_studies() -> list[str]:

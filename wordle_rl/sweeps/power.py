@@ -125,6 +125,9 @@ def pool_spreads(pilot: Study, measure: Measure, seeds: int) -> Spread:
     squared = statistics.fmean(s.error**2 for s in spreads)
     rest = max(squared - seed_variance / least.seeds, 0.0)
     return Spread(
-        mean=0.0, error=math.sqrt(seed_variance / seeds + rest), seed_variance=seed_variance,
-        seeds=seeds, secrets=least.secrets,
-    )  # fmt: skip
+        mean=0.0,
+        error=math.sqrt(seed_variance / seeds + rest),
+        seed_variance=seed_variance,
+        seeds=seeds,
+        secrets=least.secrets,
+    )

@@ -116,15 +116,24 @@ def describe(study: Study) -> dict[str, Any]:
 def list_effects(effects: Sequence[Effect], measure: Measure) -> list[list[str]]:
     """A row for each comparison, titles first."""
     digits = measure.digits
-    head = ["comparison", f"difference, {measure.unit}", "interval", "p", "verdict", "resolution",
-            "seeds"]  # fmt: skip
+    head = [
+        "comparison",
+        f"difference, {measure.unit}",
+        "interval",
+        "p",
+        "verdict",
+        "resolution",
+        "seeds",
+    ]
     return [head] + [
         [
-            one.name, f"{one.difference:+.{digits}f}", *_describe_certainty(one, digits),
+            one.name,
+            f"{one.difference:+.{digits}f}",
+            *_describe_certainty(one, digits),
             str(one.seeds),
         ]
         for one in effects
-    ]  # fmt: skip
+    ]
 
 
 def _describe_certainty(effect: Effect, digits: int) -> list[str]:
@@ -197,12 +206,17 @@ def write_index(root: Path) -> None:
             effects = judge(study)
             effect, verdict = _sum_up(effects, study)
             conclusion = page.read_text(encoding="utf-8").partition(CONCLUSION)[2].strip()
-            entries.append({
-                "study": study, "effect": effect, "verdict": verdict, "cost": describe_cost(study),
-                "seeds": effects[0].seeds if effects else study.select(SEARCH).seed.nunique(),
-                "finding": " ".join(conclusion.partition("\n\n")[0].split()) or UNWRITTEN,
-                "picture": PICTURE if (page.parent / PICTURE).is_file() else None,
-            })  # fmt: skip
+            entries.append(
+                {
+                    "study": study,
+                    "effect": effect,
+                    "verdict": verdict,
+                    "cost": describe_cost(study),
+                    "seeds": effects[0].seeds if effects else study.select(SEARCH).seed.nunique(),
+                    "finding": " ".join(conclusion.partition("\n\n")[0].split()) or UNWRITTEN,
+                    "picture": PICTURE if (page.parent / PICTURE).is_file() else None,
+                }
+            )
     before = path.read_text(encoding="utf-8")
     write_bytes(path, _put_between(before, _render("index.md.j2", entries=entries)).encode())
 

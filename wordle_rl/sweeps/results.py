@@ -26,16 +26,21 @@ from wordle_rl.sweeps.space import ARM, Space, name_arm
 RECORD, GAMES = "study.json", "games.csv.xz"
 SEARCH, CONFIRMATION = "search", "confirmation"  # the rounds of a study
 CONFIRMED: Space = {  # by a confirmation; more seeds may follow later
-    ARM: CategoricalDistribution(("winner", "default")), "seed": IntDistribution(0, 2**53),
-}  # fmt: skip
+    ARM: CategoricalDistribution(("winner", "default")),
+    "seed": IntDistribution(0, 2**53),
+}
 WINS = "val_win_rate"
-NUMBERS = ("best_step", "games", "seconds", "no_spread", "test_win_rate",
-           "test_mean_guesses_with_losses")  # fmt: skip
+NUMBERS = (
+    "best_step",
+    "games",
+    "seconds",
+    "no_spread",
+    "test_win_rate",
+    "test_mean_guesses_with_losses",
+)
 FIGURES = ("run", *NUMBERS, "cause", "curve", "lineage", "metrics")
 Trials = Mapping[str, Sequence[FrozenTrial]]  # by round
-STATES = {
-    TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed",
-}  # fmt: skip
+STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -69,16 +74,21 @@ def write_record(plan: StudyPlan, trials: Trials | None = None) -> None:
         "identity": plan.identity(),
         "analysis": asdict(settings.analysis),
         "effects": before.get("effects", []),  # written with the page
-        "trials": before.get("trials", []) if trials is None else [
+        "trials": before.get("trials", [])
+        if trials is None
+        else [
             {
-                "trial": trial.number, "round": part, "state": STATES[trial.state],
+                "trial": trial.number,
+                "round": part,
+                "state": STATES[trial.state],
                 # Optuna gives a pruned trial the value of its last report.
                 WINS: trial.value if trial.state == TrialState.COMPLETE else None,
-                **trial.params, **trial.user_attrs,
+                **trial.params,
+                **trial.user_attrs,
             }
             for part, trial in list_ended(trials)
         ],
-    }  # fmt: skip
+    }
     if json.loads(json_bytes(record)) != before:  # else another order would change a shipped file
         write_json(settings.place / RECORD, record)
 
@@ -110,8 +120,12 @@ def write_games(plan: StudyPlan, trials: Trials) -> None:
         log = ROOT / trial.user_attrs.get("run", "") / "validation_games.jsonl"
         if trial.state != TrialState.FAIL and log.is_file():
             arm = name_arm(trial.params, plan.space if part == SEARCH else CONFIRMED)
-            about = {"round": part, "trial": trial.number, "arm": arm,
-                     "seed": trial.params.get("seed", 0)}  # fmt: skip
+            about = {
+                "round": part,
+                "trial": trial.number,
+                "arm": arm,
+                "seed": trial.params.get("seed", 0),
+            }
             games = [
                 {**about, "step": game["step"], "secret": game["secret"], "guesses": _spell(game)}
                 for game in StepLog(log).records()

@@ -214,10 +214,13 @@ class Worker:
         overrides = part.build_run(trial.params)
         run = TrialRun(trial, folder, overrides, self._settings, self._beat(trial))
         begins = "resumes" if run.path else "starts"
-        print(dated(
-            f"trial {trial.number}  {format_params(trial.params, part.space)}  {begins} in "
-            f"{shorten(folder)}"
-        ), flush=True)  # fmt: skip
+        print(
+            dated(
+                f"trial {trial.number}  {format_params(trial.params, part.space)}  {begins} in "
+                f"{shorten(folder)}"
+            ),
+            flush=True,
+        )
         value, state = None, TrialState.FAIL
         try:
             place = f"trial {trial.number} ({self._done + 1} of {part.n_trials})"
@@ -278,13 +281,19 @@ def _count(part: Round) -> tuple[int, float]:
 def _format_trial(trial: FrozenTrial, part: Round) -> str:
     """Number, parameters, state and wins of a trial."""
     # Optuna gives a pruned trial the value of its last report.
-    value = trial.value if trial.state == TrialState.COMPLETE else \
-        max(trial.intermediate_values.values(), default=None)  # fmt: skip
+    value = (
+        trial.value
+        if trial.state == TrialState.COMPLETE
+        else max(trial.intermediate_values.values(), default=None)
+    )
     parts = [
-        f"trial {trial.number}", format_params(trial.params, part.space), STATES[trial.state],
-        "" if value is None else f"{100 * value:.1f} %", trial.user_attrs.get("cause", ""),
+        f"trial {trial.number}",
+        format_params(trial.params, part.space),
+        STATES[trial.state],
+        "" if value is None else f"{100 * value:.1f} %",
+        trial.user_attrs.get("cause", ""),
         f"{part.left()} to go",
-    ]  # fmt: skip
+    ]
     return "  ".join(filter(None, parts))
 
 

@@ -92,8 +92,9 @@ def _parse_scalar(item: Any) -> Scalar:
 
 def _format_value(value: Any) -> str:
     """A value as it is written on the command line, without quotes."""
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) \
-        else str(value)  # fmt: skip
+    return (
+        "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    )
 
 
 def format_overrides(params: Params) -> list[str]:
@@ -153,10 +154,11 @@ def _list_values(item: Distribution) -> list[Scalar]:
 def list_probes(space: Space) -> list[dict[str, Scalar]]:
     """A few points with every listed value and both ends of every range. All have one seed."""
     ends = {
-        name: list(item.choices) if isinstance(item, CategoricalDistribution)
+        name: list(item.choices)
+        if isinstance(item, CategoricalDistribution)
         else [item.low, item.high]
         for name, item in space.items()
-    }  # fmt: skip
+    }
     first = {name: values[0] for name, values in ends.items()}
     others = [(n, v) for n, values in ends.items() for v in values[1:] if n != "seed"]
     return [first, *({**first, name: value} for name, value in others)]

@@ -40,9 +40,13 @@ class TrialRun:
     """The run of one trial, in its folder."""
 
     def __init__(
-        self, trial: optuna.Trial, folder: Path, overrides: list[str], settings: StudySettings,
+        self,
+        trial: optuna.Trial,
+        folder: Path,
+        overrides: list[str],
+        settings: StudySettings,
         pause: Callable[[], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """pause: called about every second; it may raise to stop the trial."""
         self._trial, self._folder, self._overrides = trial, folder, overrides
         self._settings, self._pause = settings, pause
@@ -120,9 +124,11 @@ class TrialRun:
         return child.returncode
 
     def _start_run(self, lock: int) -> subprocess.Popen[bytes]:
-        given = [f"resume={quote(str(self.path))}"] if self.path else [
-            *self._overrides, f"output_dir={quote(str(self._folder))}"
-        ]  # fmt: skip
+        given = (
+            [f"resume={quote(str(self.path))}"]
+            if self.path
+            else [*self._overrides, f"output_dir={quote(str(self._folder))}"]
+        )
         usable = getattr(os, "sched_getaffinity", None)  # not on a Mac
         cores = len(usable(0)) if usable else os.cpu_count() or 1
         threads = max(cores // self._settings.jobs, 1)
@@ -130,10 +136,14 @@ class TrialRun:
         env.pop("WORDLE_RL_STORAGE", None)  # may hold a password, and a run needs no database
         with open(self._log, "ab") as output:
             return subprocess.Popen(
-                [*train_command(), *given], stdin=subprocess.DEVNULL,
-                stdout=output, stderr=subprocess.STDOUT, env=env, pass_fds=[lock],
+                [*train_command(), *given],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=env,
+                pass_fds=[lock],
                 start_new_session=True,  # Ctrl-C is for the worker
-            )  # fmt: skip
+            )
 
     def _follow(self, *, prune: bool) -> None:
         """Report new validations but the one before training; if asked, raise TrialPruned.
@@ -182,11 +192,10 @@ class TrialRun:
             "seconds": sum(record.get(SECONDS) or 0.0 for record in steps),
             "no_spread": sum(spread) / len(spread) if spread else None,
             **{f"test_{name}": summary[name] for name in TESTED if name in summary},
-            "curve": [[r.get(GAMES) or 0.0, r[CURVE]] for r in records
-                      if r.get(CURVE) is not None],
+            "curve": [[r.get(GAMES) or 0.0, r[CURVE]] for r in records if r.get(CURVE) is not None],
             "lineage": summary.get("lineage"),
             "metrics": average_last_quarter(steps, self._settings.analysis.metrics),
-        }  # fmt: skip
+        }
         for name, figure in figures.items():
             self._trial.set_user_attr(name, figure)
 

@@ -62,26 +62,35 @@ def _count_repeats(guesses: str) -> int:
 
 MEASURES = {
     "wins": Measure(
-        title="games won", higher="better", lower="worse",
-        of_games=lambda games: games.won, figure="val_win_rate",
+        title="games won",
+        higher="better",
+        lower="worse",
+        of_games=lambda games: games.won,
+        figure="val_win_rate",
     ),
     "guesses": Measure(
-        title="guesses, a lost game counts as one more than it has", unit="guesses", scale=1.0,
-        digits=2, margin=0.15, higher="worse", lower="better",
+        title="guesses, a lost game counts as one more than it has",
+        unit="guesses",
+        scale=1.0,
+        digits=2,
+        margin=0.15,
+        higher="worse",
+        lower="better",
         of_games=lambda games: games.turns + ~games.won,
     ),
     "repeats_over_time": Measure(
-        title="share of a game's guesses that repeat an earlier one", over_time=True,
+        title="share of a game's guesses that repeat an earlier one",
+        over_time=True,
         of_games=lambda games: games.guesses.map(_count_repeats).astype(int) / games.turns,
     ),
-    "idle_groups": Measure(
-        title="groups whose games all have the same reward", figure="no_spread"
-    ),
+    "idle_groups": Measure(title="groups whose games all have the same reward", figure="no_spread"),
     "test_wins": Measure(
-        title="test games won by the best checkpoint", higher="better", lower="worse",
+        title="test games won by the best checkpoint",
+        higher="better",
+        lower="worse",
         figure="test_win_rate",
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,11 +144,17 @@ def read_study(folder: Path) -> Study:
     spaces = {SEARCH: space, CONFIRMATION: CONFIRMED}
     blank: dict[str, Any] = {**dict.fromkeys(FIGURES, ""), **dict.fromkeys((WINS, *NUMBERS))}
     blank |= {"curve": [], "metrics": {}}
-    trials: Any = pd.DataFrame([
-        {**blank, **{name: value for name, value in row.items() if value is not None},
-         "seed": int(row.get("seed") or 0), "arm": name_arm(row, spaces[row["round"]])}
-        for row in rows
-    ])  # fmt: skip
+    trials: Any = pd.DataFrame(
+        [
+            {
+                **blank,
+                **{name: value for name, value in row.items() if value is not None},
+                "seed": int(row.get("seed") or 0),
+                "arm": name_arm(row, spaces[row["round"]]),
+            }
+            for row in rows
+        ]
+    )
     trials[[WINS, *NUMBERS]] = trials[[WINS, *NUMBERS]].astype(float)
     games = pd.DataFrame(columns=["round", "trial", "arm", "seed", "step", "secret", "guesses"])
     if (folder / GAMES).is_file():
@@ -266,8 +281,10 @@ def measure_cells(study: Study, part: str, measure: Measure) -> Column:
     whole = trials[~trials.trial.isin(games.trial)].assign(secret="")
     whole = whole.assign(value=whole[measure.figure] if measure.figure else math.nan)
     columns = ["arm", "seed", "secret", "value"]
-    cells = pd.concat([frame.reindex(columns=columns) for frame in (games, whole) if len(frame)]
-                      or [whole.reindex(columns=columns)])  # fmt: skip
+    cells = pd.concat(
+        [frame.reindex(columns=columns) for frame in (games, whole) if len(frame)]
+        or [whole.reindex(columns=columns)]
+    )
     return cells.dropna().groupby(columns[:-1]).value.mean()
 
 
@@ -290,8 +307,13 @@ def measure_spread(one: Column, other: Column) -> Spread | None:
         seed, word, cell = (_squared_error(off, by) for by in (seeds, words, np.arange(len(off))))
         # By chance the error of both may be smaller than the error of one, which is then better.
         squared = max(squared, word, seed + word - cell)
-    return Spread(mean=float(gaps.mean()), error=math.sqrt(squared), seed_variance=between,
-                  seeds=count, secrets=secrets)  # fmt: skip
+    return Spread(
+        mean=float(gaps.mean()),
+        error=math.sqrt(squared),
+        seed_variance=between,
+        seeds=count,
+        secrets=secrets,
+    )
 
 
 def _squared_error(off: np.ndarray, cluster: np.ndarray) -> float:
@@ -337,12 +359,17 @@ def find_verdicts(
             verdict = f"equal within {margin:g}"
         effects.append(
             Effect(
-                name=name, difference=measure.scale * spread.mean, low=low, high=high,
-                p=corrected[number], verdict=verdict, seeds=spread.seeds,
+                name=name,
+                difference=measure.scale * spread.mean,
+                low=low,
+                high=high,
+                p=corrected[number],
+                verdict=verdict,
+                seeds=spread.seeds,
                 secrets=spread.secrets,
                 resolution=measure.scale * find_resolution(spread, comparisons=len(spreads)),
             )
-        )  # fmt: skip
+        )
     return effects
 
 

@@ -80,9 +80,15 @@ def ray_nodes(count: int, log: Path) -> Iterator[dict[str, str]]:
         "VERL_ENGINE_DEVICE": "cuda",
     }
     common = [
-        str(here / "ray"), "start", "--block", "--node-ip-address=127.0.0.1", "--num-gpus=1",
-        f"--num-cpus={_CPUS}", f"--object-store-memory={_OBJECTS}", "--disable-usage-stats",
-    ]  # fmt: skip
+        str(here / "ray"),
+        "start",
+        "--block",
+        "--node-ip-address=127.0.0.1",
+        "--num-gpus=1",
+        f"--num-cpus={_CPUS}",
+        f"--object-store-memory={_OBJECTS}",
+        "--disable-usage-stats",
+    ]
     head = ["--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={room}"]
     started: list[subprocess.Popen[bytes]] = []
     own = {key: value for key, value in env.items() if key != "RAY_ADDRESS"}
@@ -112,5 +118,10 @@ def run_script(
     """Run a folder's launch script on the nodes. limit: seconds."""
     return subprocess.run(
         ["bash", str(ROOT / "examples/verl/train.sh"), str(folder), *CPU_SETTINGS, *settings],
-        env=env, cwd=folder, capture_output=True, text=True, timeout=limit, check=False,
-    )  # fmt: skip
+        env=env,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=limit,
+        check=False,
+    )

@@ -31,12 +31,16 @@ class _Device(types.ModuleType):
 _DEVICE = _Device("cpu_device")
 _DEVICE.is_available = lambda: False  # of CUDA, which verl means
 _SAYS = {
-    "is_available": True, "current_device": "cpu", "device_count": 1,
-    "get_device_capability": (None, None), "communication_backend_name": "gloo",
-    "visible_devices_envvar": "CUDA_VISIBLE_DEVICES", "ray_noset_envvars": [],
+    "is_available": True,
+    "current_device": "cpu",
+    "device_count": 1,
+    "get_device_capability": (None, None),
+    "communication_backend_name": "gloo",
+    "visible_devices_envvar": "CUDA_VISIBLE_DEVICES",
+    "ray_noset_envvars": [],
     "ray_resource_name": "GPU",  # a logical one, from ray start --num-gpus
     "is_ipc_supported": False,
-}  # fmt: skip
+}
 
 
 def _saying(answer: Any) -> Any:

@@ -41,9 +41,11 @@ class Server:
         uniforms = self.draws.random((1, sampling.max_tokens))
         [drawn] = engine.complete([list(prompt_ids)], sampling, uniforms)
         return TokenOutput(
-            token_ids=drawn.ids, log_probs=drawn.logprobs, stop_reason="completed",
+            token_ids=drawn.ids,
+            log_probs=drawn.logprobs,
+            stop_reason="completed",
             extra_fields={"global_steps": self.version},
-        )  # fmt: skip
+        )
 
     def load(self, weights: dict[str, Any], version: int | None) -> None:
         state = {name: torch.as_tensor(value) for name, value in weights.items()}
@@ -75,9 +77,13 @@ class Sender(BaseRollout):
     """Lives in a training worker, and hands new weights to its server."""
 
     def __init__(
-        self, config: Any, model_config: Any, device_mesh: Any = None, replica_rank: int = -1,
+        self,
+        config: Any,
+        model_config: Any,
+        device_mesh: Any = None,
+        replica_rank: int = -1,
         **_: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(config, model_config, device_mesh)
         size, rank = self.config.tensor_model_parallel_size, int(os.environ.get("RANK", 0))
         self.replica_rank = rank // size if replica_rank == -1 else replica_rank
@@ -87,9 +93,12 @@ class Sender(BaseRollout):
     async def release(self) -> None: ...
 
     async def update_weights(
-        self, weights: Any, wire_format: str = "named_tensors", global_steps: int | None = None,
+        self,
+        weights: Any,
+        wire_format: str = "named_tensors",
+        global_steps: int | None = None,
         **_: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         # All workers take part: each tensor is gathered when it is asked for.
         state = {name: tensor.detach().float().cpu().clone() for name, tensor in weights}
         if self.sends:

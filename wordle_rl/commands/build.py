@@ -1,7 +1,7 @@
 """Builds an Experiment from a composed config; nothing below commands/ knows one.
 
 Each part checks its own settings. This file opens the file of data= and checks that the parts of a
-run fit together. Nothing here imports torch.
+run fit together (checks.py). Nothing here imports torch.
 """
 
 import math
@@ -15,6 +15,13 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from wordle_rl.algorithms.base import START, Algorithm
+from wordle_rl.commands.checks import (
+    check_dialogues,
+    check_recipe,
+    check_step,
+    check_thoughts,
+    refuse,
+)
 from wordle_rl.commands.resume import check_match, check_secrets, record_reference
 from wordle_rl.data.load import DataSettings, TrainingData, load_data
 from wordle_rl.evaluation.regret import Regret, best_player
@@ -41,8 +48,7 @@ from wordle_rl.policy.settings import (
 )
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.prompts.styles import PromptStyle
-from wordle_rl.rewards.format import Format
-from wordle_rl.rewards.scoring import RewardSet, build_reward_set
+from wordle_rl.rewards.scoring import build_reward_set
 from wordle_rl.rollouts.history import History, HistorySettings
 from wordle_rl.rollouts.settings import Recipe, RolloutSettings
 from wordle_rl.rollouts.teacher import TeacherSettings
@@ -69,6 +75,7 @@ KEYS = {  # the keys of a training config
     *("name", "seed", "output_dir", "resume"),
     *("init_from", "init_checkpoint", "allow_mismatch"),
 }
+_ALONE = {"name": str, "output_dir": str, "seed": Seed, "allow_mismatch": bool}  # in no group
 PLAYERS: dict[str, Callable[[Knowledge], Player]] = {  # players for algorithms and histories
     "random_consistent": lambda k: RandomConsistent(k, "answers"),
     "random_consistent_allowed": lambda k: RandomConsistent(k, "allowed"),
@@ -109,17 +116,10 @@ def check_package(config: Mapping[str, Any]) -> None:
         )
 
 
-def refuse(wrong: object, message: str) -> None:
-    """Raise ConfigError with a message if something is wrong."""
-    if wrong:
-        raise ConfigError(message)
-
-
 def build_experiment(config: dict[str, Any]) -> Experiment:
     """Build and check everything that needs no model. Raises ValueError in one line."""
     check_keys(config, KEYS)
-    kinds = {"name": str, "output_dir": str, "seed": Seed, "allow_mismatch": bool}
-    for name, kind in kinds.items():
+    for name, kind in _ALONE.items():
         check_type(name, config[name], kind)
     filled = {"frozen": False, "any_base": config["allow_mismatch"]}
     model: ModelSettings = instantiate("model", config["model"], ModelSettings, **filled)
@@ -135,27 +135,20 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         check_secrets(settings.protocol, words, splits, location)
         if not config["allow_mismatch"]:
             check_match(location, recipe.style, ("rollout.form", recipe.rollout.form), words)
-    _check_recipe(recipe, splits, trainer)
-    if trainer.epochs is not None:  # of the rows of data=, or else of the training secrets
-        count = len(recipe.secrets) if data is None else data.rows
-        steps = math.ceil(trainer.epochs * count / recipe.rollout.groups)
-        trainer = replace(trainer, steps=max(1, steps))
-    knowledge, rules = recipe.knowledge, recipe.rules
+    check_recipe(recipe, splits, trainer)
+    knowledge = recipe.knowledge
     assert knowledge is not None
-    logger: LoggerSettings = instantiate("logger", config["logger"], LoggerSettings)
-    for library in ("tensorboard", "wandb"):
-        refuse(getattr(logger, library) and find_spec(library) is None, advice(library))
     return Experiment(
         config=config,
         words=words,
         splits=splits,
         knowledge=knowledge,
-        regret=Regret(knowledge, rules.max_turns),
+        regret=Regret(knowledge, recipe.rules.max_turns),
         model=model,
         backend=backend,
         optim=instantiate("optim", config["optim"], Optim),
-        trainer=trainer,
-        logger=logger,
+        trainer=_count_steps(trainer, recipe, data),
+        logger=_build_logger(config["logger"]),
         recipe=recipe,
         curriculum=_build_curriculum(config, recipe, knowledge),
         servers=_build_servers(config["vllm"], recipe.rollout, model, backend),
@@ -165,6 +158,25 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         validation=splits.val[: trainer.validation_games],  # in hash order, so a fair sample
         test=words.answers if settings.protocol == "all" else splits.test,
     )
+
+
+def _count_steps(
+    trainer: TrainerSettings, recipe: Recipe, data: TrainingData | None
+) -> TrainerSettings:
+    """With the steps of trainer.epochs: of the rows of data=, or else of the training secrets."""
+    if trainer.epochs is None:
+        return trainer
+    count = len(recipe.secrets) if data is None else data.rows
+    steps = math.ceil(trainer.epochs * count / recipe.rollout.groups)
+    return replace(trainer, steps=max(1, steps))
+
+
+def _build_logger(node: Mapping[str, Any]) -> LoggerSettings:
+    """The loggers, whose libraries must be there."""
+    logger: LoggerSettings = instantiate("logger", node, LoggerSettings)
+    for library in ("tensorboard", "wandb"):
+        refuse(getattr(logger, library) and find_spec(library) is None, advice(library))
+    return logger
 
 
 def _build_recipe(
@@ -195,10 +207,10 @@ def _build_recipe(
     rollout.check(algorithm)
     if algorithm.imitates is None:
         sampling.check_trainable()
-    _check_step(algorithm, rollout, backend, sampling, model)
+    check_step(algorithm, rollout, backend, sampling, model)
     data = _build_data(config, words, splits, rules, algorithm)
     if data is not None and data.dialogues is not None:
-        _check_dialogues(data.name, algorithm, rollout)
+        check_dialogues(data.name, algorithm, rollout)
     elif data is not None:
         refuse(earlier, "history must be none with data=<file>, whose rows say where games begin")
     style: PromptStyle = instantiate("prompt", config["prompt"], PromptStyle, game=rules)
@@ -222,86 +234,6 @@ def _build_recipe(
         seed=config["seed"],
     )
     return recipe, data
-
-
-# -- what must fit together -----------------------------------------------------------------------
-
-
-def _check_step(
-    algorithm: Algorithm,
-    rollout: RolloutSettings,
-    backend: BackendSettings,
-    sampling: Sampling,
-    model: ModelSettings,
-) -> None:
-    count, groups = backend.processes, rollout.groups
-    number = "backend.devices" if backend.devices > 1 else "WORLD_SIZE"
-    refuse(
-        algorithm.minibatches > groups,
-        f"algorithm.minibatches must be at most rollout.groups={groups}, because groups are not "
-        f"split, not {algorithm.minibatches}",
-    )
-    refuse(
-        groups % count,
-        f"rollout.groups must be a multiple of {number}={count}, so that each process has the same "
-        f"number of groups, not {groups}",
-    )
-    refuse(
-        algorithm.needs_allowed and sampling.grammar is None,
-        "algorithm.semantic must be 0 without sampling.grammar=words or clues, whose choices it "
-        "teaches",
-    )
-    refuse(
-        sampling.grammar is not None and rollout.engine != "own",
-        "sampling.grammar must be null with rollout.engine=vllm, which draws without it",
-    )
-    refuse(
-        sampling.beams > 1 and rollout.engine != "own",
-        "sampling.beams must be 1 with rollout.engine=vllm, which tells the log-probabilities of "
-        f"drawn tokens alone, not {sampling.beams}",
-    )
-    refuse(
-        sampling.max_tokens >= model.max_context,
-        f"sampling.max_tokens must be below model.max_context={model.max_context}, which must "
-        f"hold a whole game, not {sampling.max_tokens}",
-    )
-
-
-def _check_dialogues(file: str, algorithm: Algorithm, rollout: RolloutSettings) -> None:
-    taught, learn = algorithm.imitates, f"to learn the answers of data={file}, not"
-    given = taught is not None and not taught.choices and not taught.slips
-    count = rollout.num_generations
-    refuse(not given, f"algorithm must be sft {learn} {option_of(algorithm)}")
-    refuse(rollout.kind != "game", f"rollout must be game {learn} {rollout.kind}")
-    refuse(count != 1, f"num_generations must be 1 {learn} {count}")
-    refuse(rollout.form == "tool", f"rollout.form must be conversation or fresh {learn} tool")
-
-
-def _check_recipe(recipe: Recipe, splits: Splits, trainer: TrainerSettings) -> None:
-    _check_thoughts(recipe.rewards, recipe.style, "reward")
-    refuse(len(splits.val) < 2, "words.val must hold out 2 secrets or more to choose a checkpoint")
-    taught = recipe.algorithm.imitates
-    if recipe.teacher is not None and taught is not None:
-        others = {*recipe.secrets, *recipe.allowed_secrets} - {*recipe.words.answers}
-        refuse(
-            taught.player in ("random_consistent", "entropy", "entropy_consistent") and others,
-            "algorithm.player must be random_consistent_allowed where any allowed word can be the "
-            f"secret, not {taught.player}, which finds answers alone; or set words.allowed_share=0",
-        )
-    refuse(
-        trainer.epochs is not None and recipe.allowed_share,
-        "trainer.epochs must be null with words.allowed_share, whose words have no epoch: set "
-        "trainer.steps",
-    )
-
-
-def _check_thoughts(rewards: RewardSet, style: PromptStyle, where: str) -> None:
-    """Rewards may want think blocks, which the prompt must ask for."""
-    for name, part in rewards.components.items():
-        refuse(
-            isinstance(part, Format) and part.think and not style.think,
-            f"{where}.components.{name}.think=true needs prompt.think=true, which asks for them",
-        )
 
 
 # -- parts ----------------------------------------------------------------------------------------
@@ -446,7 +378,7 @@ def _build_curriculum(
     node, where = config["curriculum"], "curriculum.first"
     if isinstance(node, Mapping) and "first" in node:
         first = build_reward_set(node["first"], knowledge, recipe.rollout.form, where)
-        _check_thoughts(first, recipe.style, where)
+        check_thoughts(first, recipe.style, where)
         node = {**node, "first": first}
     # With data=, an epoch has a group for each row.
     secrets = (

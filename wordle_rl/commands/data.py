@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from wordle_rl.runs.instantiate import ConfigError
 
 if TYPE_CHECKING:
+    from wordle_rl.game.rules import Game
     from wordle_rl.training.experiment import Experiment
 
 Mode = Literal["rl", "sft"]
@@ -41,8 +44,6 @@ def data(
     TRL reads its columns. Settings are the keys of train.py, such as words.protocol=all or
     algorithm.player=entropy. The same seed gives the same bytes.
     """
-    from collections import Counter
-
     from wordle_rl.data.write import Synthesis
     from wordle_rl.runs.files import file_digest
     from wordle_rl.runs.tables import FORMATS, write_table
@@ -57,18 +58,26 @@ def data(
     source = Synthesis(recipe=setup.recipe, secrets=secrets, split=split)
     if mode == "rl":
         rows = source.states(count)
-        counts = sorted(Counter(row["clues"] for row in rows).items())
-        about = "states by clues: " + ", ".join(f"{k}: {n:,}" for k, n in counts)
+        about = _count_clues(rows)
     else:
         games = source.games(count)
         by_answer = per == "answer" or setup.recipe.rollout.form == "fresh"
         rows = source.answer_rows(games) if by_answer else source.game_rows(games)
-        won, guesses = sum(game.won for game in games), sum(len(game.turns) for game in games)
-        about = f"games: {len(games):,}, won: {won:,}, guesses: {guesses:,}"
+        about = _count_games(games)
     write_table(path, rows, form)
     played, protocol = {row["secret"] for row in rows}, setup.config["words"]["protocol"]
     print(f"{path}: {len(rows):,} rows, {len(played):,} secrets (split {split}, {protocol=!s})")
     print(f"{about}\nsha256: {file_digest(path)}")
+
+
+def _count_clues(rows: Sequence[Mapping[str, Any]]) -> str:
+    counts = sorted(Counter(row["clues"] for row in rows).items())
+    return "states by clues: " + ", ".join(f"{clues}: {n:,}" for clues, n in counts)
+
+
+def _count_games(games: Sequence[Game]) -> str:
+    won, guesses = sum(game.won for game in games), sum(len(game.turns) for game in games)
+    return f"games: {len(games):,}, won: {won:,}, guesses: {guesses:,}"
 
 
 def _compose(mode: Mode, settings: list[str], seed: int) -> Experiment:
@@ -79,7 +88,8 @@ def _compose(mode: Mode, settings: list[str], seed: int) -> Experiment:
 
     keys = list_keys(settings)
     if taken := [key for key in _OTHERS if key in keys]:
-        raise ConfigError(f"{taken[0]} is no setting here" + "; use --seed" * (taken[0] == "seed"))
+        cure = "; use --seed" if taken[0] == "seed" else ""
+        raise ConfigError(f"{taken[0]} is no setting here{cure}")
     usual = [d for d in _DEFAULTS[mode] if d.partition("=")[0] not in keys]
     setup = build_experiment(resolve(compose_config("config", [*usual, *settings, f"seed={seed}"])))
     recipe, taught = setup.recipe, setup.recipe.algorithm.imitates

@@ -3,13 +3,14 @@
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omegaconf import DictConfig
 
 from wordle_rl.commands.eval_players import (
     LoadedPlayer,
+    Tournament,
     build_players,
     build_solvers,
     build_tournament,
@@ -20,6 +21,7 @@ from wordle_rl.commands.eval_players import (
 from wordle_rl.evaluation.boards import boards_side_by_side, columns, shows_colours
 from wordle_rl.evaluation.summary import game_record, summarise
 from wordle_rl.evaluation.tables import report_table
+from wordle_rl.game.players import Decoder
 from wordle_rl.game.rules import Game
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.rewards.scoring import build_reward_set
@@ -31,6 +33,8 @@ from wordle_rl.runs.paths import ROOT, shorten
 from wordle_rl.runs.progress import Amount, announce
 from wordle_rl.training.progress import GameCount
 
+_COMPARED = ("win_rate", "mean_guesses", "mean_guesses_with_losses")  # of the other players
+
 
 def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """Play, write summary.json and games.jsonl, print the tables. Returns the summary."""
@@ -38,47 +42,58 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         config, settings = read_settings(cfg, overrides)
         make_outputs(ROOT / settings.output_dir)
         tournament = build_tournament(config, settings)
-        knowledge = tournament.knowledge
         if tournament.settings.opener:
             print(f"the first guess of every game is {tournament.settings.opener.upper()}")
         players, computing = build_players(config, tournament)
-        own = players[0].name
-        decoder = None if settings.player else build_decoder(tournament.sampling, knowledge)
+        decoder = None
+        if not settings.player:
+            decoder = build_decoder(tournament.sampling, tournament.knowledge)
         if settings.compare:
-            rewards = build_reward_set(config["reward"], knowledge)
-            for solver in build_solvers(knowledge, decoder):
-                if solver.name != own:
-                    players.append(enter(solver, tournament, rewards))
-    try:
-        summary, games = play_all(players[0])
-        others = [play_all(player)[0] for player in players[1:]]
-    except NotFinite as error:
-        fail(f"{error}: the weights of the model may be broken")
-    except SystemExit as stopped:  # by a signal
-        if stopped.code in (130, 143):
-            print("stopped before the last game, so nothing was written", file=sys.stderr)
-        raise
-    folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
-    write_bytes(folder / "games.jsonl", b"".join(map(json_bytes, map(game_record, games))))
+            players += _enter_solvers(config, tournament, decoder, besides=players[0].name)
+    (summary, games), *others = _play_in_turn(players)
+    compared = [figures for figures, _ in others]
     summary["computing"] = computing
     summary["opener"] = tournament.settings.opener
     summary["decoder"] = decoder and decoder.name  # its row is in compared_with
-    summary["compared_with"] = {
-        s["player"]: {k: s[k] for k in ("win_rate", "mean_guesses", "mean_guesses_with_losses")}
-        for s in others
-    }
+    summary["compared_with"] = {one["player"]: {k: one[k] for k in _COMPARED} for one in compared}
+    folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
+    write_bytes(folder / "games.jsonl", b"".join(map(json_bytes, map(game_record, games))))
     write_json(folder / "summary.json", summary)
-    shown = choose_games(games, settings.show)
-    print(boards_side_by_side(shown, columns(), colour=shows_colours()))
+    boards = choose_games(games, settings.show)
+    print(boards_side_by_side(boards, columns(), colour=shows_colours()))
     print(f"\nwritten to {shorten(folder)}\n")
-    print(report_table([summary, *others], columns()))
+    print(report_table([summary, *compared], columns()))
     if learnt := learnt_sampling(settings, tournament.sampling):
-        asked = f"sampling.grammar={learnt.grammar}"
-        row = "the row below it has this grammar" if settings.compare else f"add {asked}"
-        print(f"\nnote: the run trained with {asked}; here any text was allowed, {row}")
+        print(_note_grammar(f"sampling.grammar={learnt.grammar}", compared=settings.compare))
     if settings.json:
         print(json.dumps(plain(summary), ensure_ascii=False))
     return summary
+
+
+def _note_grammar(learnt: str, *, compared: bool) -> str:
+    row = "the row below it has this grammar" if compared else f"add {learnt}"
+    return f"\nnote: the run trained with {learnt}; here any text was allowed, {row}"
+
+
+def _enter_solvers(
+    config: Mapping[str, Any], tournament: Tournament, decoder: Decoder | None, *, besides: str
+) -> list[LoadedPlayer]:
+    """The scripted players to compare with, but for the one of this name."""
+    rewards = build_reward_set(config["reward"], tournament.knowledge)
+    solvers = build_solvers(tournament.knowledge, decoder)
+    return [enter(one, tournament, rewards) for one in solvers if one.name != besides]
+
+
+def _play_in_turn(players: Sequence[LoadedPlayer]) -> list[tuple[dict[str, Any], list[Game]]]:
+    """The summary and the games of each player. A signal or broken weights end the command."""
+    try:
+        return [play_all(player) for player in players]
+    except NotFinite as error:
+        fail(f"{error}: the weights of the model may be broken")
+    except SystemExit as stopped:
+        if stopped.code in (130, 143):
+            print("stopped before the last game, so nothing was written", file=sys.stderr)
+        raise
 
 
 def play_all(player: LoadedPlayer) -> tuple[dict[str, Any], list[Game]]:

@@ -43,7 +43,7 @@ from wordle_rl.policy.settings import ModelSettings
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.scoring import RewardSet, build_reward_set
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import build_form, check_room
+from wordle_rl.rollouts.forms import Form, build_form, check_room
 from wordle_rl.rollouts.history import fixed_states
 from wordle_rl.rollouts.play import Actor, ModelPlayer, check_grammar, new_games, play
 from wordle_rl.rollouts.teacher import ScriptedPlayer, draw_shots
@@ -373,7 +373,7 @@ def build_players(
 
     Beside a model that plays several games per secret, its greedy games are the second player.
     """
-    settings, words = tournament.settings, tournament.words
+    settings = tournament.settings
     form = settings.form if settings.player is None else "conversation"
     rewards = build_reward_set(config["reward"], tournament.knowledge, form)
     if settings.player is not None:
@@ -381,37 +381,33 @@ def build_players(
         return [enter(scripted, tournament, rewards)], None
     model = choose_model(config, settings)
     policy = _load_policy(config, tournament, model)
-    sampling, train = tournament.sampling, tournament.splits.train
-    shots = draw_shots(settings.shots, train, tournament.knowledge, tournament.rules, settings.seed)
-    talk = build_form(form, Chat(policy.tokenizer), tournament.style, shots)
-    given = max((len(state.clues) for state in tournament.starts), default=0)
-    turns = tournament.rules.max_turns
-    check_room(talk, sampling, model.max_context, turns=turns, guesses=given)
+    sampling = tournament.sampling
+    talk = _build_talk(form, Chat(policy.tokenizer), tournament)
+    check_room(
+        talk,
+        sampling,
+        model.max_context,
+        turns=tournament.rules.max_turns,
+        guesses=max((len(state.clues) for state in tournament.starts), default=0),
+    )
     check_grammar(talk, sampling, tournament.words.allowed_set)
 
     def seat(first: int, sampling: Sampling = sampling) -> Actor:
-        draws = tournament.draws(first)
         return ModelPlayer(
             engine=policy.engine(),
             form=talk,
             sampling=sampling,
-            draws=draws,
+            draws=tournament.draws(first),
             knowledge=tournament.knowledge,
         )
 
-    stages = stages_of(model.location)
-    lineage = describe_lineage(stages, words, tournament.splits, untrained=model.path == UNTRAINED)
-    if stages and tournament.split not in ("test", "val"):
-        lineage += (
-            f" But training games may have had these secrets, words.split={tournament.split}."
-        )
     beams = sampling.beams if sampling.temperature == 0.0 else 1  # rows of one game
     player = LoadedPlayer(
         **vars(tournament),
         name=_name_player(model, settings, sampling),
         seat=begin_games(tournament, seat),
         rewards=rewards,
-        lineage=lineage,
+        lineage=_describe_model(model, tournament),
         games_at_once=max(model.games_at_once // beams, 1),
     )
 
@@ -428,6 +424,26 @@ def build_players(
             check_grammar(talk, learnt, tournament.words.allowed_set)
             players.append(vary(_name_player(model, settings, learnt), learnt))
     return players, policy.computing.record()
+
+
+def _build_talk(form: str, chat: Chat, tournament: Tournament) -> Form:
+    settings, secrets = tournament.settings, tournament.splits.train
+    examples = draw_shots(
+        settings.shots, secrets, tournament.knowledge, tournament.rules, settings.seed
+    )
+    return build_form(form, chat, tournament.style, examples)
+
+
+def _describe_model(model: ModelSettings, tournament: Tournament) -> str:
+    """The model's lineage, and whether its training could have had the secrets of these games."""
+    stages = stages_of(model.location)
+    lineage = describe_lineage(
+        stages, tournament.words, tournament.splits, untrained=model.path == UNTRAINED
+    )
+    if stages and tournament.split not in ("test", "val"):
+        split = f"words.split={tournament.split}"
+        lineage += f" But training games may have had these secrets, {split}."
+    return lineage
 
 
 def learnt_sampling(settings: EvalSettings, sampling: Sampling) -> Sampling | None:

@@ -55,7 +55,7 @@ def export(
     target = ROOT / output if output else found.path / format
     ours = (target / "README.md").is_file() and [*target.glob("*config.json")]
     if target.exists() and not (force and ours):
-        cure = "name another one" + ", or replace it with --force" * bool(ours)
+        cure = "name another one, or replace it with --force" if ours else "name another one"
         raise ConfigError(f"output must be a new folder, and {target} exists: {cure}")
     if not target.parent.is_dir():
         raise ConfigError(f"output must be in a folder that exists, not in {target.parent}")

@@ -37,10 +37,6 @@ def read_source(run: RunFolder, checkpoint: Literal["best", "last", "start"]) ->
     model: ModelSettings = instantiate("model", {**config["model"], **own}, ModelSettings)
     words, splits = instantiate("words", config["words"], WordSettings).load()
     rules: Rules = instantiate("rules", config["rules"], Rules)
-    chosen: Any = build_backend_settings(config["backend"], model)
-    backend = replace(chosen, precision="fp32")
-    if isinstance(backend, LightningSettings):
-        backend = replace(backend, accelerator="cpu", devices=1)
     start = _find_start(folder, config["model"])
     untrained = start.name == UNTRAINED
     return Source(
@@ -48,7 +44,7 @@ def read_source(run: RunFolder, checkpoint: Literal["best", "last", "start"]) ->
         model=model,
         start=start,
         lineage=describe_lineage(stages_of(folder), words, splits, untrained=untrained),
-        backend=backend,
+        backend=_exact_backend(config["backend"], model),
         form=config["rollout"]["form"],
         rules=rules,
         words=words,
@@ -56,6 +52,15 @@ def read_source(run: RunFolder, checkpoint: Literal["best", "last", "start"]) ->
         sampling=instantiate("sampling", config["sampling"], Sampling),
         secrets=splits.val or words.answers,
     )
+
+
+def _exact_backend(node: Mapping[str, Any], model: ModelSettings) -> Any:
+    """A run's backend, but in fp32 and in one process on the CPU."""
+    chosen: Any = build_backend_settings(node, model)
+    backend = replace(chosen, precision="fp32")
+    if isinstance(backend, LightningSettings):
+        return replace(backend, accelerator="cpu", devices=1)
+    return backend
 
 
 def _find_start(folder: Path, model: Mapping[str, Any]) -> Start:

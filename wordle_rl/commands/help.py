@@ -53,19 +53,26 @@ def format_help(name: str, cfg: DictConfig) -> str:
         mark = chosen.get(group) or str(values.get(group))  # a number, which no option may have set
         marked = ", ".join(f"*{name}" if name == mark else name for name in names)
         lines += _row(f"  {group}=", marked, _OPTIONS) + _row("", said, _OPTIONS)
-        option = CONF / group / f"{chosen.get(group)}.yaml"
-        options, settings = read_option(option) if option.is_file() else ({}, {})
-        brought = " ".join(
-            f"{key}={value}"
-            for key, value in {**options, **settings}.items()
-            if key.split(".")[0] != group and value != "???"
-        )
-        lines += _row("", f"* brings {brought}", _OPTIONS) if brought else []
+        if brought := _list_brought(group, chosen.get(group)):
+            lines += _row("", f"* brings {' '.join(brought)}", _OPTIONS)
     lines += ["", "Settings, with their values here:", ""]
     lines += _format_settings(values, _collect_comments(file, listed, chosen))
     if name == "config":
         lines += ["", "Settings of a study:", "", *_format_settings(study, read_comments(STUDY))]
     return "\n".join(lines)
+
+
+def _list_brought(group: str, option: str | None) -> list[str]:
+    """What an option of a group sets in other groups, as on the command line."""
+    file = CONF / group / f"{option}.yaml"
+    if not file.is_file():
+        return []
+    options, settings = read_option(file)
+    return [
+        f"{key}={value}"
+        for key, value in {**options, **settings}.items()
+        if key.split(".")[0] != group and value != "???"
+    ]
 
 
 def format_group(name: str, group: str, cfg: DictConfig) -> str:
@@ -75,7 +82,8 @@ def format_group(name: str, group: str, cfg: DictConfig) -> str:
     lines = re.findall(rf"^  {re.escape(group)}\b[.=].*(?:\n {{3,}}.*)*", page, re.M)
     for file in reversed(files):
         first = next(line for line in read_header(file) if not line.startswith("@package"))
-        lines[:0] = _row(f"  {'*' * (file.stem == chosen)}{file.stem}", first, _OPTIONS)
+        mark = "*" if file.stem == chosen else ""
+        lines[:0] = _row(f"  {mark}{file.stem}", first, _OPTIONS)
     if not lines:
         raise ConfigError(f"--help {group}: no such choice or group of settings, see --help")
     return "\n".join([f"{group}=<option>" if files else f"{group}: settings", "", *lines])

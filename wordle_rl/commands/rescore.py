@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from wordle_rl.commands.eval_players import Tournament
     from wordle_rl.game.rules import Game
+    from wordle_rl.rewards.scoring import GameReward, RewardSet
+    from wordle_rl.runs.files import StepLog
+    from wordle_rl.runs.folder import RunFolder
 
 
 def rescore(
@@ -37,16 +42,14 @@ def rescore(
         raise ConfigError(f"rescore takes reward=... and reward.<key>=..., not {wrong[0]}")
     given = [f"run={run}", *settings]
     config, wanted = read_settings(compose_config("eval", given), given)
-    tournament, folder = build_tournament(config, wanted), find_run(config["run"])
+    tournament = build_tournament(config, wanted)
     rewards = build_reward_set(config["reward"], tournament.knowledge, config["form"])
     if short := [name for name, part in rewards.components.items() if isinstance(part, Brevity)]:
         raise ConfigError(f"reward.components.{short[0]} must be null: tokens are not stored")
     columns: dict[str, dict[str, float]] = {}
-    asked, log = [("train", folder.log("games"), None)], folder.log("validation_games")
-    steps = [one["step"] for one in log.records() if one.get("split", "val") == "val"]
-    asked += [(f"val {step}", log, step) for step in dict.fromkeys(steps[:1] + steps[-1:])]
-    for title, log, step in asked:
-        split, before, now = title.partition(" ")[0], [], []
+    for title, log, step in _list_games(find_run(config["run"])):
+        split = title.partition(" ")[0]
+        before, now = [], []
         for record in log.records():
             if record.get("split", split) != split or step not in (None, record["step"]):
                 continue
@@ -55,15 +58,35 @@ def rescore(
             except (AttributeError, LookupError, TypeError, ValueError) as error:
                 raise FolderError(f"{log.path}: no game of this run ({error!r})") from None
             before.append(GameReward(turns=tuple(earned)))
-            # In a game of rollout=best_of, each turn has a reward of its own.
-            parts = [[turn] for turn in game.turns] if "candidates" in record else [game.turns]
-            left = (game.state.max_turns - game.state.turn) * game.lost
-            scored = [rewards.reward_turns(turns, unplayed=0).turns for turns in parts[:-1]]
-            scored += [rewards.reward_turns(turns, unplayed=left).turns for turns in parts[-1:]]
-            now.append(GameReward(turns=tuple(turn for part in scored for turn in part)))
+            now.append(_reward_game(game, rewards, by_turn="candidates" in record))
         if now:
-            print(f"{len(now):,} games of {split}" + f" after {step} steps" * (step is not None))
+            when = "" if step is None else f" after {step} steps"
+            print(f"{len(now):,} games of {split}{when}")
             columns |= {title: reward_means(before), f"{title} now": reward_means(now)}
+    _print_means(columns)
+
+
+def _list_games(folder: RunFolder) -> list[tuple[str, StepLog, int | None]]:
+    """Titles of columns, each with the log and the step of its games. None means all steps."""
+    log = folder.log("validation_games")
+    steps = [one["step"] for one in log.records() if one.get("split", "val") == "val"]
+    ends = dict.fromkeys(steps[:1] + steps[-1:])
+    return [("train", folder.log("games"), None), *((f"val {step}", log, step) for step in ends)]
+
+
+def _reward_game(game: Game, rewards: RewardSet, *, by_turn: bool) -> GameReward:
+    """by_turn: of rollout=best_of, where each turn has a reward of its own."""
+    from wordle_rl.rewards.scoring import GameReward
+
+    parts = [[turn] for turn in game.turns] if by_turn else [game.turns]
+    left = game.state.max_turns - game.state.turn if game.lost else 0
+    scored = [rewards.reward_turns(turns, unplayed=0).turns for turns in parts[:-1]]
+    scored += [rewards.reward_turns(turns, unplayed=left).turns for turns in parts[-1:]]
+    return GameReward(turns=tuple(turn for part in scored for turn in part))
+
+
+def _print_means(columns: Mapping[str, Mapping[str, float]]) -> None:
+    """Print a table with a row for each component of the rewards."""
     wide = max(map(len, [*columns, " " * 10]))
     print(f"{'mean of a game':15}", *(f"{name:>{wide}}" for name in columns))
     for name in dict.fromkeys(name for means in columns.values() for name in means):

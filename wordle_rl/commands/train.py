@@ -146,23 +146,27 @@ def resume_run(
             setup = build_experiment(resolve(keep_computing(folder, saved, changes)))
         setup = replace(setup, config=resolve(saved))
         _check_launch(setup)
-        manifest = folder.manifest()
-        _check_same_data(manifest, setup)
+        _check_same_data(folder.manifest(), setup)
         stack.enter_context(folder.lock())
         done = count_steps(folder, setup.trainer.steps)
-        before, steps = changes.get("trainer.steps", [setup.trainer.steps] * 2)
-        if told := describe_rates(setup.optim, done, before, steps):
+        ends = changes.get("trainer.steps", [setup.trainer.steps] * 2)
+        if told := describe_rates(setup.optim, done, *ends):
             print(told, flush=True)
-        whole = all((folder.path / name).exists() for name in ("model", "summary.json"))
-        finished = whole and manifest.get("status") == "finished"
         same = all(before == after for before, after in changes.values())
-        over = done == setup.trainer.steps or manifest.get("status_reason")  # stopped early
-        if finished and same and over and read_launch() is None:
+        # The reason is there if it stopped early.
+        over = done == setup.trainer.steps or folder.manifest().get("status_reason")
+        if _is_whole(folder) and same and over and read_launch() is None:
             return setup, folder
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)
     folder.note_resume(step=done, command=sys.argv, changes=changes)
     return setup, folder
+
+
+def _is_whole(folder: RunFolder) -> bool:
+    """Whether a run has finished and everything that it writes at its end is there."""
+    written = all((folder.path / name).exists() for name in ("model", "summary.json"))
+    return written and folder.manifest().get("status") == "finished"
 
 
 @contextmanager
@@ -250,25 +254,32 @@ def describe_choices(manifest: Mapping[str, Any]) -> str:
     start, later = manifest.get("init_from"), {"name", *list_keys(typed)}
     told = [f"choices: the settings of {start['run']}" if start else "choices: the demo's"]
     for group in ("experiment", "model"):  # the first one wins; what a run before chose is its own
-        places = (Path(place) for place in (CONF, os.environ.get(CONFIG_DIR, CONF)))
-        files = (place / group / f"{chosen.get(group)}.yaml" for place in places)
-        file = next(filter(Path.is_file, files), None)
-        if file and (group in later or not start):
-            option = read_option(file)
-            brings = {**option.options, **option.settings}
-            own = {k.replace("model.learning_rate", "optim.lr"): v for k, v in brings.items()}
-            own = {k: v for k, v in own.items() if k not in later and v != "???"}
+        if group in later or not start:
+            brings = _read_chosen(group, chosen.get(group))
+            own = {k: v for k, v in brings.items() if k not in later and v != "???"}
             later |= {*own}
             shown = [f"{k}={v}" for k, v in own.items() if "." not in k or k in _TOLD]
             if rest := len(own) - len(shown):
                 shown.append(f"and {rest} more" if shown else f"{rest} settings")
-            told += [f"{group}={chosen[group]} brings {' '.join(shown)}"] * bool(shown)
+            if shown:
+                told.append(f"{group}={chosen[group]} brings {' '.join(shown)}")
     # An option that was typed brought settings of its own, which nobody typed.
     files = (CONF / key / f"{name}.yaml" for key, _, name in (o.partition("=") for o in typed))
     options = [read_option(file) for file in files if file.is_file()]
-    own = {f"{k}={v}" for option in options for k, v in option.settings.items()}
-    mine = " ".join(o for o in typed if o not in own and o.partition("=")[0] not in _PLACES)
-    return "; ".join([*told, *[f"you chose {mine}"] * bool(mine)])
+    brought = {f"{k}={v}" for option in options for k, v in option.settings.items()}
+    if mine := [o for o in typed if o not in brought and o.partition("=")[0] not in _PLACES]:
+        told.append(f"you chose {' '.join(mine)}")
+    return "; ".join(told)
+
+
+def _read_chosen(group: str, option: str | None) -> dict[str, Any]:
+    """What an option brings, wherever its file is. A model's rate is that of optim."""
+    for place in (CONF, Path(os.environ.get(CONFIG_DIR, CONF))):
+        if (file := place / group / f"{option}.yaml").is_file():
+            found = read_option(file)
+            brings = {**found.options, **found.settings}
+            return {k.replace("model.learning_rate", "optim.lr"): v for k, v in brings.items()}
+    return {}
 
 
 def print_data(setup: Experiment) -> None:

@@ -103,7 +103,7 @@ class RandomConsistent(Teacher):
     """
 
     def __init__(self, knowledge: Knowledge, pool: Pool = "answers") -> None:
-        self.name = "random_consistent" + "_allowed" * (pool == "allowed")
+        self.name = "random_consistent" if pool == "answers" else "random_consistent_allowed"
         words = knowledge.words
         self.pool = words.answers if pool == "answers" else words.allowed
         self._mask = knowledge.candidates if pool == "answers" else knowledge.consistent_allowed
@@ -131,7 +131,9 @@ class Decoder(Teacher):
     ) -> None:
         self.pool, self.words = knowledge.words.allowed, knowledge.words.allowed_set
         self._knowledge, self._all = knowledge, np.arange(len(self.pool))
-        self._most = (len(self.pool) if most is None else most) if clues else 0
+        self._most = 0
+        if clues:
+            self._most = len(self.pool) if most is None else most
         self._repeats = repeats
         # As of the players that choose from the same words.
         self.name = "random_consistent_allowed" if clues else RandomWord.name
@@ -214,7 +216,7 @@ class GreedyEntropy(Player):
     ) -> None:
         if opener is not None and opener not in knowledge.words.allowed_set:
             raise ValueError(f"opener must be one of the allowed words, not {opener!r}")
-        self.name = "entropy" + "_allowed" * (candidates == "allowed")
+        self.name = "entropy" if candidates == "answers" else "entropy_allowed"
         self._given, self._candidates, self._opener = knowledge, candidates, opener
         self._chosen: dict[bytes, str] = {}
 

@@ -108,7 +108,7 @@ class PromptStyle(ABC):
         """What the game is, how many guesses it has, and how to read feedback."""
         most = self.game.max_turns
         number = NUMBERS[most - 1] if most <= len(NUMBERS) else most
-        guesses = f"{number} guess{'es' * (most > 1)}"
+        guesses = f"{number} guesses" if most > 1 else f"{number} guess"
         hard_mode = f"{REFUSALS[TurnKind.BREAKS_HARD_MODE]}\n" if self.game.hard_mode else ""
         return TASK.replace("six guesses", guesses) + hard_mode + self.legend
 
@@ -245,7 +245,9 @@ class Spelled(WholeState):
             for head, items in rows
             if items
         ]
-        return "\n".join([*lines, *[QUESTION] * (self.wording == "shown")])
+        if self.wording == "shown":
+            lines.append(QUESTION)
+        return "\n".join(lines)
 
 
 def _how_often(facts: LetterFacts) -> list[str]:

@@ -82,10 +82,8 @@ def write_report(
 
 def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> str:
     """The HTML of a page. Runs of one name are called by their command lines, and a number."""
+    runs = _name_apart(runs)
     names = [run.name for run in runs]
-    if len(set(names)) < len(names):
-        names = [f"{label_run(run.manifest)} ({n})" for n, run in enumerate(runs, 1)]
-    runs = [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
     one = runs[0] if len(runs) == 1 else None
     players = one.reports if one else [replace(r.best, label=r.name) for r in runs if r.best]
     what = " or ".join(dict.fromkeys(map(_secrets_of, players))) or "test secrets"
@@ -95,13 +93,8 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> str:
     standings = []
     if everyone:
         standings = player_pictures(everyone, what, strong=len(players), optimum=bool(solvers))
-    curves = curve_pictures(runs, solvers_of(runs[0]))
     columns = {"this run": runs[0]} if one else dict(zip(names, runs, strict=True))
-    looks = one.validated.items() if one else ()
-    validated = [Result(label=f"step {n}", measures={}, boards=games) for n, games in looks]
-    views = [_game_data(what, players)]
-    for each in validated[1:][-_FEW:]:
-        views.append(_game_data(f"validation, {each.label}", [validated[0], each]))
+    views = [_game_data(what, players), *(_compare_validations(one) if one else [])]
     manifests: Any = {name: flatten(run.manifest) for name, run in columns.items()}
 
     def of_each(texts: Sequence[str]) -> list[str]:
@@ -111,16 +104,14 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> str:
         _TEMPLATE,
         escape=True,
         svg=to_svg,
-        title=f"Run {one.name}"
-        if one
-        else f"{len(runs)} runs: {' and '.join(names[:3])}" + " and others" * (len(runs) > 3),
+        title=_title(names),
         facts=of_each([_describe(run) for run in runs]),
         missing=of_each([run.missing for run in runs]),
         headline=_headline(one, players),
         what=what,
         known=bool(solvers),
         standings=standings,
-        curves=curves,
+        curves=curve_pictures(runs, solvers_of(runs[0])),
         results=_results_table(everyone, optimum=bool(solvers)),
         lineage=of_each([run.lineage for run in runs]),
         validations=_validations_table(columns),
@@ -130,6 +121,33 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> str:
         differ="from the default" if one else "between the runs",
         manifests=_table(pd.DataFrame(manifests), "entry"),
     )
+
+
+def _name_apart(runs: Sequence[Run]) -> list[Run]:
+    """The runs, with names of which no two are equal."""
+    names = [run.name for run in runs]
+    if len(set(names)) < len(names):
+        names = [f"{label_run(run.manifest)} ({n})" for n, run in enumerate(runs, 1)]
+    return [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
+
+
+def _title(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return f"Run {names[0]}"
+    others = " and others" if len(names) > 3 else ""
+    return f"{len(names)} runs: {' and '.join(names[:3])}{others}"
+
+
+def _compare_validations(run: Run) -> list[Any]:
+    """The games of the last validations, each beside those of the first."""
+    results = [
+        Result(label=f"step {step}", measures={}, boards=games)
+        for step, games in run.validated.items()
+    ]
+    return [
+        _game_data(f"validation, {later.label}", [results[0], later])
+        for later in results[1:][-_FEW:]
+    ]
 
 
 def _describe(run: Run) -> str:

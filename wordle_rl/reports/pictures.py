@@ -83,7 +83,8 @@ def player_pictures(
         ("player_guesses", "Mean guesses of each player", GUESSES),
     ):
         rows = [(result.label, result.estimate(measure)) for result in results]
-        rows += [(OPTIMUM_TITLE, OPTIMUM)] * (optimum and measure == GUESSES)
+        if optimum and measure == GUESSES:
+            rows.append((OPTIMUM_TITLE, OPTIMUM))
         draw = partial(draw_dots, rows=rows, strong=strong, measure=measure)
         lost = "" if measure == WINS else " A lost game counts as one more than the turns."
         found.append(Picture(name, title, note + lost, draw, (4.5, 1.0 + 0.34 * len(rows))))
@@ -94,7 +95,8 @@ def draw_curves(axes: Axes, runs: Sequence[Run], measure: str, levels: Sequence[
     """Validation over steps; of a single run also training, greedy games and reports."""
     scale, unit, _ = _SCALES[measure]
     lines = [(level.label, level.estimate(measure).value) for level in levels]
-    lines += [("optimum (published)", OPTIMUM.value)] * (bool(levels) and measure == GUESSES)
+    if levels and measure == GUESSES:
+        lines.append(("optimum (published)", OPTIMUM.value))
     for (label, value), dashes in zip(lines, _DASHES, strict=False):
         axes.axhline(scale * value, color=_GREY, lw=1.2, ls=dashes, label=label)
     if len(runs) == 1 and measure == WINS:

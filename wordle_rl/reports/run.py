@@ -135,9 +135,7 @@ def read_run(folder: Path) -> Run:
     opened = RunFolder.open(folder)
     manifest, records = opened.manifest(), opened.log("metrics").read()
     metrics = pd.DataFrame(records).set_index("step").sort_index() if records else pd.DataFrame()
-    end = folder / "summary.json"
-    summary = read_object(end) if end.exists() else {}
-    exported = summary.get("exported_step") or 0
+    exported = _read_exported_step(folder)
     start = _read_report(folder, "start.json", "start_games.jsonl", 0, "before training")
     label = f"after step {exported}" if exported else START
     best = _read_report(folder, "summary.json", "best_games.jsonl", exported, label)
@@ -158,6 +156,12 @@ def read_run(folder: Path) -> Run:
         best=best,
         seconds=opened.seconds,
     )
+
+
+def _read_exported_step(folder: Path) -> int:
+    """The step of the model that the run wrote at its end; 0 without one."""
+    end = folder / "summary.json"
+    return (read_object(end).get("exported_step") or 0) if end.exists() else 0
 
 
 def _read_report(folder: Path, file: str, games: str, step: int, label: str) -> Result | None:

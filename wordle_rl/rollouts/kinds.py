@@ -133,57 +133,58 @@ def play_best_of(task: RolloutTask) -> list[Rollout]:
             if not live:
                 break
             step.check()
-            candidates: dict[int, Game] = {}  # num_generations numbers for each game
+            groups: dict[int, dict[int, Game]] = {}  # by game: its candidates by their numbers
             for i in live:
                 talk = hear(step.form, games[i], talks[i], player.engine.max_context)
                 if talk is None:
                     games[i].forfeit(context_full=True)
                     continue
-                for number in range(i * size, (i + 1) * size):
-                    candidates[number] = replace(games[i], turns=[])
-                    player.talks[number] = [talk.as_prompt()]
-            player.answer(candidates, turn)
-            for i in dict.fromkeys(number // size for number in candidates):
                 numbers = range(i * size, (i + 1) * size)
-                drawn = [candidates[number] for number in numbers]
-                chosen = choose_guess(task, drawn, [player.talks[number] for number in numbers])
-                [said] = drawn[chosen].turns
-                games[i].play(
-                    said.guess,
-                    text=said.text,
-                    thought=said.thought,
-                    reason=said.reason,
-                    tokens=said.tokens,
-                )
-                games[i].context_full = drawn[chosen].context_full
-                talks[i] = player.talks[numbers[chosen]][-1].as_prompt()
+                groups[i] = {number: replace(games[i], turns=[]) for number in numbers}
+                player.talks.update({number: [talk.as_prompt()] for number in numbers})
+            player.answer({n: game for drawn in groups.values() for n, game in drawn.items()}, turn)
+            for i, drawn in groups.items():
+                chosen = choose_guess(task, drawn, player.talks)
+                go_on(games[i], drawn[chosen])
+                talks[i] = player.talks[chosen][-1].as_prompt()
                 group = task.places[i] + turn * step.recipe.rollout.groups
                 rollouts[i] += [
                     Rollout(
                         game=candidate,
                         group=group,
-                        talks=list(player.talks[numbers[place]]),
+                        talks=list(player.talks[number]),
                         within=games[i],
-                        taken=place == chosen,
+                        taken=number == chosen,
                     )
-                    for place, candidate in enumerate(drawn)
+                    for number, candidate in drawn.items()
                 ]
     return [rollout for mine in rollouts for rollout in mine]
 
 
-def choose_guess(task: RolloutTask, drawn: Sequence[Game], talks: Sequence[list[Talk]]) -> int:
-    """The place of the guess that a game continues with, by rollout.advance. The first of equals.
+def go_on(game: Game, drawn: Game) -> None:
+    """Play the one guess of another game, which began in the same state."""
+    [said] = drawn.turns
+    game.play(
+        said.guess, text=said.text, thought=said.thought, reason=said.reason, tokens=said.tokens
+    )
+    game.context_full = drawn.context_full
 
-    drawn: a game per guess that was drawn in one state. talks: of each, the last holds the answer.
+
+def choose_guess(
+    task: RolloutTask, drawn: Mapping[int, Game], talks: Mapping[int, Sequence[Talk]]
+) -> int:
+    """The number of the guess that a game continues with, by rollout.advance; the first of equals.
+
+    drawn: by number, a game per guess that was drawn in one state. talks: the last one of each
+    number holds its answer.
     """
-    advance = task.step.recipe.rollout.advance
-    if advance == "first":
-        return 0
-    if advance == "best":
-        worth = [task.step.recipe.rewards.reward(game).total for game in drawn]
-    else:
-        worth = [math.fsum(mine[-1].logprobs) for mine in talks]
-    return worth.index(max(worth))
+    recipe = task.step.recipe
+    worth = {
+        "best": lambda number: recipe.rewards.reward(drawn[number]).total,
+        "first": lambda number: -number,
+        "likeliest": lambda number: math.fsum(talks[number][-1].logprobs),
+    }[recipe.rollout.advance]
+    return max(drawn, key=worth)
 
 
 KINDS: dict[str, Callable[[RolloutTask], list[Rollout]]] = {

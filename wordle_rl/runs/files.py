@@ -234,7 +234,8 @@ class StepLog:
         """
         found, end, wanted = [], begin, f'"{key}"'.encode() if key else b""
         for line, record in self._lines(begin, wanted):
-            found += [record] * bool(record)
+            if record:
+                found.append(record)
             end += len(line)
         return found, end
 

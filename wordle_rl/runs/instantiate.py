@@ -39,8 +39,9 @@ class Within:
         return above and (value < self.most if self.ends[1] == ")" else value <= self.most)
 
     def __str__(self) -> str:
-        above, below = "above " * (self.ends[0] == "("), "below " * (self.ends[1] == ")")
-        return f"{above}{self.least}..{below}{self.most}"
+        least = f"above {self.least}" if self.ends[0] == "(" else f"{self.least}"
+        most = f"below {self.most}" if self.ends[1] == ")" else f"{self.most}"
+        return f"{least}..{most}"
 
 
 Count = Annotated[int, Within(1, MOST)]
@@ -142,9 +143,10 @@ def _fits(value: Any, hint: Any) -> bool:
 def _type_name(hint: Any) -> str:
     arguments = get_args(hint)
     if get_origin(hint) is Annotated:
-        return "a whole number " * (arguments[0] is int) + str(arguments[1])
+        return f"a whole number {arguments[1]}" if arguments[0] is int else str(arguments[1])
     if get_origin(hint) is Literal:
-        return "one of " * (len(arguments) > 1) + ", ".join(map(str, arguments))
+        allowed = ", ".join(map(str, arguments))
+        return f"one of {allowed}" if len(arguments) > 1 else allowed
     if get_origin(hint) in (Union, UnionType):
         return " or ".join(_type_name(argument) for argument in arguments)
     if get_origin(hint) is list:

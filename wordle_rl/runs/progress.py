@@ -132,8 +132,8 @@ def _describe() -> tuple[str, str, Amount | None, str]:
             left = amount.left
         elif amount.done:
             left = (now - begin) * (amount.total / amount.done - 1)
-    text = f"{'?' if math.isnan(left) else describe_time(left)} left" if amount else ""
-    return told, describe_time(now - block.begin), amount, text
+    text = "? left" if math.isnan(left) else f"{describe_time(left)} left"
+    return told, describe_time(now - block.begin), amount, text if amount else ""
 
 
 def _open_display() -> Any:

@@ -6,7 +6,7 @@ The settings are those of conf/hydra/sweeper/study.yaml and conf/sweep/*.yaml.
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -203,13 +203,38 @@ def plan_study(node: Mapping[str, Any], arguments: Sequence[str], compose: Compo
     space, single = parse_params(settings.params)
     if settings.arms and ARM not in {**space, **swept}:
         space = {ARM: CategoricalDistribution(tuple(settings.arms)), **space}
+    space = _merge(space, swept, {key_of(override) for override in fixed})
+    _check_free([*fixed, *(f"{name}=" for name in space)], settings)
+    if not space:
+        raise ConfigError("hydra.sweeper.params must have a parameter with several values")
+    points, question = None, f"Which values of {', '.join(space)} do best?"
+    if settings.sampler is None:
+        points = list_grid_points(space)
+        question = _ask(list(dict.fromkeys(name_arm(point, space) for point in points)))
+        first = {name: value for name, value in points[0].items() if name != "seed"}
+        settings = replace(settings, default={**first, **(settings.default or {})})
+    return StudyPlan(
+        settings=replace(settings, question=settings.question or question),
+        space=space,
+        overrides=[*settings.overrides, *single, *fixed],
+        points=points,
+        compose=compose,
+    )
+
+
+def _merge(space: Space, swept: Space, said: Container[str]) -> Space:
+    """The parameters of a study and those beside it, which win, without those that were fixed."""
     # A parameter has one name, however the command line writes it.
     names = {key_of(name): name for name in ["seed", *space]}
-    swept = {names.get(key_of(name), name): item for name, item in swept.items()}
-    said = {key_of(override) for override in fixed}
-    space = {name: item for name, item in (space | swept).items() if key_of(name) not in said}
-    set_by = {key_of(o): arm for arm, own in settings.arms.items() for o in own}
-    for override in [*fixed, *(f"{name}=" for name in space)]:
+    named = {names.get(key_of(name), name): item for name, item in swept.items()}
+    both = {**space, **named}
+    return {name: item for name, item in both.items() if key_of(name) not in said}
+
+
+def _check_free(overrides: Sequence[str], settings: StudySettings) -> None:
+    """Raise ConfigError for an override that the study sets itself, or that trials do not share."""
+    set_by = {key_of(override): arm for arm, own in settings.arms.items() for override in own}
+    for override in overrides:
         if (key := key_of(override)) in _RESERVED:
             raise ConfigError(f"{override}: a study sets {', '.join(_RESERVED)} itself")
         if key in set_by:
@@ -220,26 +245,14 @@ def plan_study(node: Mapping[str, Any], arguments: Sequence[str], compose: Compo
             )
         if override == "init_from=latest":
             raise ConfigError(f"{override}: name the run, which is the same for all trials")
-    if not space:
-        raise ConfigError("hydra.sweeper.params must have a parameter with several values")
-    points, question = None, f"Which values of {', '.join(space)} do best?"
-    if settings.sampler is None:
-        points = list_grid_points(space)
-        base, *others = dict.fromkeys(name_arm(point, space) for point in points)
-        first = {name: value for name, value in points[0].items() if name != "seed"}
-        settings = replace(settings, default={**first, **(settings.default or {})})
-        question = (
-            f"Does {' or '.join(others)} do better than {base}?"
-            if others
-            else "How much do runs differ from seed to seed?"
-        )
-    return StudyPlan(
-        settings=replace(settings, question=settings.question or question),
-        space=space,
-        overrides=[*settings.overrides, *single, *fixed],
-        points=points,
-        compose=compose,
-    )
+
+
+def _ask(arms: Sequence[str]) -> str:
+    """The question of a grid without one. arms: the default first."""
+    base, *others = arms
+    if not others:
+        return "How much do runs differ from seed to seed?"
+    return f"Does {' or '.join(others)} do better than {base}?"
 
 
 def list_studies() -> list[str]:

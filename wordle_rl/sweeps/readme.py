@@ -269,7 +269,7 @@ def draw_study(study: Study) -> Any:
     if len(best) > _MOST_CURVES:
         best = best.sort_values(ascending=False, kind="stable")[:_MOST_CURVES]
     trials = trials[trials.arm.isin(best.index)]
-    start, seeds = find_start(trials), trials.groupby("arm").size()
+    start = find_start(trials)
     names = {arm: arm for arm in best.index}
     for arm, own in trials.groupby("arm").trial:
         if len(arm) > _WIDE and len(own) == 1:
@@ -282,15 +282,20 @@ def draw_study(study: Study) -> Any:
         level = 100 * float(start.mean())
         lower.axvline(level, color=GREY, lw=1.2, ls=":", label=f"start, {level:.1f} %")
         lower.legend(**_BESIDE)
-    low, high = seeds.min(), seeds.max()
-    many = high if low == high else f"{low} to {high}"
-    note = f"Line: the mean over seeds. Bar: its 95 % interval (Student's t), n = {many}."
-    if high == 1:
-        note = "One seed for each arm, so there is no interval."
+    note = _explain_bars(trials.groupby("arm").size())
     if any(name.startswith("trial ") for name in names.values()):
         note += " Trials have their numbers in study.json."
     figure.supxlabel(f"Dot: a trial. {note}", fontsize=8.5)
     return figure
+
+
+def _explain_bars(seeds: Any) -> str:
+    """What lines and bars of the picture are. seeds: the trials of each arm, a series."""
+    low, high = seeds.min(), seeds.max()
+    if high == 1:
+        return "One seed for each arm, so there is no interval."
+    many = high if low == high else f"{low} to {high}"
+    return f"Line: the mean over seeds. Bar: its 95 % interval (Student's t), n = {many}."
 
 
 def find_start(trials: Frame) -> Any:

@@ -74,23 +74,19 @@ def write_record(plan: StudyPlan, trials: Trials | None = None) -> None:
         "identity": plan.identity(),
         "analysis": asdict(settings.analysis),
         "effects": before.get("effects", []),  # written with the page
-        "trials": before.get("trials", [])
-        if trials is None
-        else [
-            {
-                "trial": trial.number,
-                "round": part,
-                "state": STATES[trial.state],
-                # Optuna gives a pruned trial the value of its last report.
-                WINS: trial.value if trial.state == TrialState.COMPLETE else None,
-                **trial.params,
-                **trial.user_attrs,
-            }
-            for part, trial in list_ended(trials)
-        ],
+        "trials": before.get("trials", []),
     }
+    if trials is not None:
+        record["trials"] = [_describe_trial(part, trial) for part, trial in list_ended(trials)]
     if json.loads(json_bytes(record)) != before:  # else another order would change a shipped file
         write_json(settings.place / RECORD, record)
+
+
+def _describe_trial(part: str, trial: FrozenTrial) -> dict[str, Any]:
+    # Optuna gives a pruned trial the value of its last report.
+    wins = trial.value if trial.state == TrialState.COMPLETE else None
+    about = {"trial": trial.number, "round": part, "state": STATES[trial.state], WINS: wins}
+    return {**about, **trial.params, **trial.user_attrs}
 
 
 def read_trials(folder: Path, part: str, space: Space) -> dict[int, FrozenTrial]:
@@ -142,7 +138,11 @@ def write_games(plan: StudyPlan, trials: Trials) -> None:
 
 
 def _spell(game: Mapping[str, Any]) -> str:
-    return " ".join(
-        "-" if guess is None else guess if kind == "accepted" else f"{guess}!"
-        for guess, kind in zip(game["guesses"], game["kinds"], strict=True)
-    )
+    """The guesses of a game, - for one that could not be read and ! behind a refused one."""
+    told = []
+    for guess, kind in zip(game["guesses"], game["kinds"], strict=True):
+        if guess is None:
+            told.append("-")
+        else:
+            told.append(guess if kind == "accepted" else f"{guess}!")
+    return " ".join(told)

@@ -92,9 +92,9 @@ def _parse_scalar(item: Any) -> Scalar:
 
 def _format_value(value: Any) -> str:
     """A value as it is written on the command line, without quotes."""
-    return (
-        "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    )
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def format_overrides(params: Params) -> list[str]:

@@ -139,7 +139,9 @@ def describe_lineage(
     if not stages:
         return f"lineage: an untrained model. {CLEAN}" if untrained else UNKNOWN
     start = stages[0].get("start")
-    chain = [] if start == UNTRAINED else [f"{start} (unknown)" if start else "unknown"]
+    chain = []
+    if start != UNTRAINED:
+        chain.append(f"{start} (unknown)" if start else "unknown")
     chain += [f"{given_name(stage['run'])} ({describe_secrets(stage)})" for stage in stages]
     taught = [f", reference {s['reference']['name']}" for s in stages if "reference" in s]
     unclean = [given_name(s["run"]) for s in stages if not is_clean(s, words, splits)]

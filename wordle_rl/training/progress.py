@@ -1,7 +1,7 @@
 """The numbers of a run on the terminal, the same for every backend."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
 from wordle_rl.evaluation.boards import bold
@@ -66,19 +66,23 @@ class StepLines:
         for name, sign in _COMPARED.items():
             seen, form = self._seen.get(name, []), f".{self._columns.get(name, [1])[-1]}f"
             parts = [[v for v in part if not math.isnan(v)] for part in (seen[:half], seen[-half:])]
-            if min(map(len, parts)) < 2:
-                continue
-            ends = sorted(change_interval(*parts), key=abs)
-            before, after = (format(fmean(part), form) for part in parts)
-            change = "cannot be told yet"
-            if ends[0] * ends[1] > 0:
-                size = " to ".join(format(abs(end), form) for end in ends)
-                change = f"{'better' if sign * sum(ends) > 0 else 'worse'} by {size}"
-            what = "words left after two guesses" if name == "words" else name
-            told.append(f"  {what:<28}{before:>8} -> {after:<8}{change}")
+            if min(map(len, parts)) >= 2:
+                before, after = (format(fmean(part), form) for part in parts)
+                what = "words left after two guesses" if name == "words" else name
+                change = describe_difference(change_interval(*parts), sign, form)
+                told.append(f"  {what:<28}{before:>8} -> {after:<8}{change}")
         steps = f"{done - count + 1} to {done - count + half} against {done - half + 1} to {done}"
         told += describe_noise(self._agreement, self._guesses)
         return told and [bold(f"Does it learn? Steps {steps}, at 99 %:"), *told]
+
+
+def describe_difference(interval: Iterable[float], sign: int, form: str) -> str:
+    """What an interval says: better or worse by how much. sign: -1 where less is better."""
+    least, most = sorted(interval, key=abs)
+    if least * most <= 0:
+        return "cannot be told yet"
+    verdict = "better" if sign * (least + most) > 0 else "worse"
+    return f"{verdict} by {abs(least):{form}} to {abs(most):{form}}"
 
 
 def describe_noise(agreement: Sequence[float], guesses: float) -> list[str]:
@@ -108,7 +112,9 @@ def describe_wins(start: Mapping[str, float], now: Mapping[str, float]) -> str:
             if f"{metric}_low" in now:
                 low, high = (100 * now[f"{metric}_{end}"] for end in ("low", "high"))
                 told[-1] += f" (95 %: {low:.0f}-{high:.0f})"
-    return f"wins {'since' if start else 'at'} the start: {', '.join(told)}" if told else ""
+    if not told:
+        return ""
+    return f"wins {'since' if start else 'at'} the start: {', '.join(told)}"
 
 
 class GameCount:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.runs.progress import describe_time
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.validation import choose_report_limit
@@ -41,23 +42,22 @@ class Work:
         return self.reported + sum(counts) * (done < self.steps)
 
     def __str__(self) -> str:
-        least, most = map(describe_time, self.seconds or (0, 0))
-        told = f"\nabout {least} to {most} on this machine, if nothing else is running"
-        return (
+        told = (
             f"the run: {self.steps:,} steps of at most {self.step.games:,} games; "
             f"at most {self.run.games:,} in all, with {self.validations} validations"
-            f"{' and reports' * bool(self.reported)}{told * bool(self.seconds)}"
         )
+        if self.reported:
+            told += " and reports"
+        if self.seconds:
+            least, most = map(describe_time, self.seconds)
+            told += f"\nabout {least} to {most} on this machine, if nothing else is running"
+        return told
 
 
 def plan_work(setup: Experiment, parameters: int) -> Work:
     """Count the work of a run. parameters: of the model, which decide trainer.report_limit."""
     recipe, trainer = setup.recipe, setup.trainer
-    rules, rollout, tokens = recipe.rules, recipe.rollout, recipe.sampling.max_tokens
-    whole, given = rules.most_answers, recipe.history.least if recipe.history else 0
-    games = rollout.groups * (1 if rollout.kind == "best_of" else rollout.num_generations)
-    turns = whole - given if rollout.finishes else 1
-    prompts = rollout.groups * rollout.num_generations * turns
+    tokens, whole = recipe.sampling.max_tokens, recipe.rules.most_answers
     looks = [(trainer.validate_every, len(setup.validation) * trainer.validation_samples)]
     if trainer.watch_every:
         looks.append((trainer.watch_every, 2 * len(setup.test)))
@@ -66,7 +66,19 @@ def plan_work(setup: Experiment, parameters: int) -> Work:
     times = [1 + -(-trainer.steps // every) for every, _ in looks]
     held_out = 2 * reports + sum(n * games for n, (_, games) in zip(times, looks, strict=True))
     return Work(
-        steps=trainer.steps, step=Amount(games, prompts, prompts * tokens),
+        steps=trainer.steps,
+        step=_count_step(recipe),
         held_out=Amount(held_out, held_out * whole, held_out * whole * tokens),
-        looks=tuple(looks), reported=reports, validations=times[0],
-    )  # fmt: skip
+        looks=tuple(looks),
+        reported=reports,
+        validations=times[0],
+    )
+
+
+def _count_step(recipe: Recipe) -> Amount:
+    """The most games, answers and tokens of a step."""
+    rollout, whole = recipe.rollout, recipe.rules.most_answers
+    played = whole - (recipe.history.least if recipe.history else 0)
+    games = rollout.groups * (1 if rollout.kind == "best_of" else rollout.num_generations)
+    answers = rollout.groups * rollout.num_generations * (played if rollout.finishes else 1)
+    return Amount(games, answers, answers * recipe.sampling.max_tokens)

@@ -245,7 +245,7 @@ class Plan:
         return max(int((limit - fixed) / (self.while_playing(1) - fixed)), 0)
 
     def find_tokens(self, limit: float) -> int:
-        """The most tokens of a micro-batch that fit: all, half, a quarter, ... 0 if one game does not."""
+        """The most tokens at once that fit: all, half, a quarter, ... 0 if one game does not."""
         most = self.micro_batch_tokens
         while replace(self, micro_batch_tokens=most).peak_learning > limit:
             if most <= self.game.whole:  # a longer game is a micro-batch of its own

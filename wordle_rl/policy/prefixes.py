@@ -83,20 +83,22 @@ def arrange_blocks(prefixes: Prefixes) -> Blocks:
     most = max(_LEAST, int(prefixes.depths.max(initial=0)) // 4)
     groups = max(-(-count // most), 1)
     size = max(-(-count // groups), 1)
-    rows = np.arange(groups * size)
-    tokens, depths, stops = (
-        np.concatenate([values, rest[count:]])
-        for values, rest in (
-            (prefixes.tokens, 0 * rows), (prefixes.depths, 0 * rows), (prefixes.stops, rows + 1)
-        )
-    )  # fmt: skip
-    own = rows.reshape(groups, size)
-    first = own[:, :1]
-    above = (rows < first) & (stops > first)  # [G, M]
+    rows = np.arange(groups * size).reshape(groups, size)
+    keys, stops = _find_keys(rows, np.append(prefixes.stops, rows.ravel()[count:] + 1))
+    visible = (keys[:, None] <= rows[..., None]) & (rows[..., None] < stops[:, None])
+    more = 0, rows.size - count
+    return Blocks(np.pad(prefixes.tokens, more), np.pad(prefixes.depths, more), keys, visible)
+
+
+def _find_keys(rows: Ints, stops: Ints) -> tuple[Ints, Ints]:
+    """The keys [G, K] of blocks of rows [G, B], and their stops [G, K].
+
+    stops: as in Prefixes, of all rows [M]. The stop is 0 where a path is filled up.
+    """
+    first = rows[:, :1]
+    above = (np.arange(len(stops)) < first) & (stops > first)  # [G, M]
     inside = np.arange(above.sum(1).max()) < above.sum(1)[:, None]  # [G, K - B]
     path = np.zeros(inside.shape, np.int64)
     path[inside] = np.nonzero(above)[1]
-    keys = np.concatenate([path, own], axis=1)
-    ends = np.concatenate([np.where(inside, stops[path], 0), stops[own]], axis=1)
-    visible = (keys[:, None] <= own[..., None]) & (own[..., None] < ends[:, None])
-    return Blocks(tokens, depths, keys, visible)
+    keys = np.concatenate([path, rows], axis=1)
+    return keys, stops[keys] * np.pad(inside, ((0, 0), (0, rows.shape[1])), constant_values=True)

@@ -1,6 +1,7 @@
 """Minibatches: whole groups, a pure function of seed, step and epoch, weighed each on its own."""
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,7 @@ from tests.helpers.tiny import (
 )
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.policy.batch import (
-    Batch,
-    count_computed,
-    minibatches,
-    split_by_prompt,
-    split_micro_batches,
-)
+from wordle_rl.policy.batch import Batch, minibatches, split_distinct, split_padded
 from wordle_rl.training.step import train_step
 
 GROUPS = np.repeat([5, 1, 8, 3, 2, 7, 4], 3)
@@ -63,11 +58,41 @@ def candidates(prompts: int, guesses: int, prompt: int = 9) -> Batch:
     return batch_of(rows, [1.0] * len(rows))
 
 
-def test_guesses_in_one_state_are_a_micro_batch_where_the_prompt_is_computed_once():
-    parts = split_by_prompt(candidates(prompts=3, guesses=8), 1000)
+def count_distinct(batch: Batch, rows: np.ndarray) -> int:
+    """Beginnings of some rows, each once, up to the token before the last trained one."""
+    ends = [int(np.flatnonzero(batch.trained[row])[-1]) for row in rows]
+    read = zip(batch.ids[rows].tolist(), ends, strict=True)
+    return len({tuple(ids[: n + 1]) for ids, end in read for n in range(end)})
+
+
+def test_guesses_of_one_state_stay_together_and_its_prompt_counts_once():
+    batch = candidates(prompts=3, guesses=8)
+    parts = split_distinct(batch, 9 + 2)
     assert sorted(row for part in parts for row in part) == list(range(24))
     assert [sorted(set(part % 3)) for part in parts] == [[0], [1], [2]]
-    assert [count_computed(candidates(3, 8), part) for part in parts] == [9 + 8 * 3] * 3
+    assert [count_distinct(batch, part) for part in parts] == [9 + 2] * 3
+
+
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("most", [1, 7, 20, 60, 1000])
+def test_micro_batches_have_few_enough_distinct_beginnings(most, paired):
+    random = np.random.default_rng(most)
+    rows = []
+    for _ in range(40):
+        size = int(random.integers(2, 10))
+        rows.append((random.integers(0, 2, size).tolist(), [0] + [1] * (size - 1)))
+    batch = batch_of(rows, [1.0] * 40)
+    if paired:
+        batch = replace(batch, units=np.arange(40) // 2)
+    parts = split_distinct(batch, most)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(40))
+    counts = [count_distinct(batch, part) for part in parts]
+    for part, count in zip(parts, counts, strict=True):
+        assert count <= most or len(part) == 1 + paired
+        assert not paired or len(part) == 2 * len(set((part // 2).tolist())), "a unit is whole"
+    if not paired:  # no part has room for the next row
+        for n, (part, after) in enumerate(pairwise(parts)):
+            assert count_distinct(batch, np.append(part, after[0])) > max(most, counts[n] - 1)
 
 
 def small_policy() -> TorchPolicy:
@@ -81,7 +106,7 @@ def test_micro_batches_of_unequal_units_keep_to_the_limit(most):
     lengths = np.random.default_rng(0).integers(2, 13, 24)
     rows = [([3] * n, [0] + [1] * (n - 1)) for n in lengths.tolist()]
     batch = replace(batch_of(rows, [1.0] * 24), units=np.arange(24) // 2)
-    parts = split_micro_batches(batch, most)
+    parts = split_padded(batch, most)
     assert sorted(np.concatenate(parts).tolist()) == list(range(24))
     for part in parts:
         units = np.unique(batch.units[part])
@@ -95,8 +120,8 @@ def test_prompts_apart_and_together_give_the_same_gradient():
     signs = np.linspace(-1, 1, 24, dtype=np.float32)[:, None] * batch.trained
     batch = replace(batch, advantages=signs, sampler_logprobs=policy.score(batch))
     found = []
-    for by_prompt, parts in (True, 3), (False, 1):
-        policy.shares_openings, seen = by_prompt, []
+    for most, parts in (9 + 2, 3), (1000, 1):
+        policy.micro_batch_tokens, seen = most, []
         policy.run_micro_batches(batch, seen.append)
         assert len(seen) == parts
         found.append(gradients(policy, batch, Grpo(beta=0.0)))

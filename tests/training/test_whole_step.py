@@ -216,10 +216,10 @@ def test_a_semantic_loss_of_hardly_any_weight_changes_nothing_else(kind: Any) ->
     )
     for one, other in zip(without.gradients, slight.gradients, strict=True):
         ours, theirs = (torch.cat([g[n].flatten() for n in one]) for g in (one, other))
-        assert (ours - theirs).norm() < 1e-6 * ours.norm()
+        assert (ours - theirs).norm() < 5e-6 * ours.norm()
     assert {*slight.result.metrics} - {*without.result.metrics} == {"policy/semantic"}
     for name, value in without.result.metrics.items():
-        assert slight.result.metrics[name] == pytest.approx(value, 1e-6, 1e-7), name
+        assert slight.result.metrics[name] == pytest.approx(value, 1e-5, 1e-5), name
 
 
 def assert_same_gradient(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,13 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 import psutil
 
-from wordle_rl.backends.sizes import (
-    LONGEST_WRITTEN_OUT,
-    Sizes,
-    find_sizes,
-    is_large,
-    shares_openings,
-)
+from wordle_rl.backends.sizes import Sizes, find_sizes, is_large
 from wordle_rl.evaluation.boards import columns, tabulate
 from wordle_rl.game.rules import Clue, State
 from wordle_rl.policy.batch import LOGITS_BYTES
@@ -175,24 +170,33 @@ class Plan:
     def peak_playing(self) -> float:
         return self.while_playing(max(self.games, self.held_out_games * self.beams))
 
+    def _count_prompts(self, rows: int) -> int:
+        """Openings that the layers compute for so many games."""
+        if self.device_kind == "mlx" or not self.sizes.known:
+            return rows
+        return -(-rows // self.alike) if self.alike else 1
+
+    def _count_tokens(self, rows: int) -> int:
+        """Tokens that the layers compute for so many games."""
+        own = self.game.whole - self.game.opening
+        return rows * own + self._count_prompts(rows) * self.game.opening
+
     @property
     def rows(self) -> int:
         """Games in the fullest micro-batch, some of them a little shorter than the longest."""
-        return min(max(-(-self.micro_batch_tokens // self.game.whole), 1), self.sequences)
+        most = min(self.sequences, self.micro_batch_tokens)
+        return bisect_left(range(1, most), self.micro_batch_tokens, key=self._count_tokens) + 1
 
     @property
     def _tokens(self) -> int:
         """Tokens of the fullest micro-batch that the layers compute."""
         most = max(self.micro_batch_tokens, self.game.whole)
-        return min(most, self.sequences * self.game.whole) - self.shared
+        return min(most, self._count_tokens(self.sequences))
 
     @property
     def shared(self) -> int:
         """Tokens of the fullest micro-batch that stand there again, and are computed once."""
-        fast = self._is_fast and self.game.whole <= LONGEST_WRITTEN_OUT
-        once = shares_openings(self.device_kind, written_out=fast, checkpointing=self.checkpointing)
-        prompts = 1 if fast or not self.alike else -(-self.rows // self.alike)
-        return (self.rows - prompts) * self.game.opening if once and self.sizes.known else 0
+        return self.rows * self.game.whole - self._count_tokens(self.rows)
 
     @property
     def _layer(self) -> float:
@@ -208,30 +212,24 @@ class Plan:
         return kept + _FULL * (inputs + self.lora.rank * len(self._adapted))
 
     @property
-    def _all_of_a_layer(self) -> float:
-        """What one layer keeps of a micro-batch. Shared keys and values are copied to each row."""
-        copies = self.shared * self.size * 2 * self.sizes.heads * self.sizes.head_dim
-        return self._tokens * self._layer + copies
-
-    @property
     def activations(self) -> float:
         """What a micro-batch keeps for the backward pass."""
         hidden, tokens = self.sizes.hidden, self._tokens
-        each = tokens * self.size * hidden if self.checkpointing else self._all_of_a_layer
+        each = tokens * self.size * hidden if self.checkpointing else tokens * self._layer
         return each * self.sizes.layers + tokens * _FULL * hidden
 
     @property
     def logits_learning(self) -> float:
         """Logits of trained tokens, in parts, and what is made of them for the gradient."""
-        most = max(self.micro_batch_tokens, self.game.whole)
-        whole = min(most // self.rows, self.game.whole)
-        tokens = self.rows * max(min(self.game.trained, whole - self.game.opening), 1)
+        rows, game = self.rows, self.game
+        own = self._tokens - self._count_prompts(rows) * game.opening
+        tokens = max(min(rows * game.trained, own), rows)
         at_once = min(tokens * self.sizes.vocabulary * _FULL, LOGITS_BYTES)
         return at_once * ((3 if self.device_kind == "mlx" else 4) + self.needs_entropy)
 
     @property
     def peak_learning(self) -> float:
-        again = self._all_of_a_layer if self.checkpointing else 0
+        again = self._tokens * self._layer if self.checkpointing else 0
         part = self.activations + max(self.logits_learning, again)
         # New weights beside the old.
         step = 0 if self.device_kind == "cpu" else _FULL * self.trained
@@ -247,7 +245,7 @@ class Plan:
         return max(int((limit - fixed) / (self.while_playing(1) - fixed)), 0)
 
     def find_tokens(self, limit: float) -> int:
-        """The most padded tokens that fit: all, half, a quarter, ... 0 if one game does not."""
+        """The most tokens at once that fit: all, half, a quarter, ... 0 if one game does not."""
         most = self.micro_batch_tokens
         while replace(self, micro_batch_tokens=most).peak_learning > limit:
             if most <= self.game.whole:  # a longer game is a micro-batch of its own

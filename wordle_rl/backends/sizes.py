@@ -93,14 +93,6 @@ def is_written_out(text: Any) -> bool:
     )
 
 
-def shares_openings(place: str, *, written_out: bool, checkpointing: bool) -> bool:
-    """Whether training computes once what all sequences of a micro-batch begin with.
-
-    place: mlx, or the kind of torch's device. written_out: whether layers of torch/fast/ compute.
-    """
-    return place != "mlx" and (written_out or not checkpointing)
-
-
 def read_sizes(config: Any) -> Sizes:
     """The sizes in a transformers config."""
     text = config.get_text_config()

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.policy.grammar import Choices
+from wordle_rl.policy.prefixes import count_shared, sort_key
 from wordle_rl.policy.sampling import Purpose, generator
 
 FloatArray = NDArray[np.float32]
@@ -84,38 +85,61 @@ class Batch:
         return self.trained if self.forced is None else self.trained & ~self.forced
 
 
-def split_micro_batches(batch: Batch, max_tokens: int) -> list[NDArray[np.int64]]:
+def split_padded(batch: Batch, max_tokens: int) -> list[NDArray[np.int64]]:
     """Row numbers of each micro-batch, longest rows first, with at most max_tokens padded tokens.
 
     A longer unit is a micro-batch of its own. Token weights come from the whole step, so the split
     does not change the summed loss.
     """
+    lengths = batch.lengths
+    parts: list[list[int]] = []
+    width = 0
+    for rows in sorted(_find_units(batch), key=lambda rows: -int(lengths[rows].max())):
+        if parts and (len(parts[-1]) + len(rows)) * width <= max_tokens:
+            parts[-1].extend(rows)
+        else:
+            parts.append(list(rows))
+            width = int(lengths[rows].max())
+    return [np.array(part) for part in parts]
+
+
+def split_distinct(batch: Batch, max_tokens: int) -> list[NDArray[np.int64]]:
+    """Row numbers of each micro-batch, for a model that computes what rows begin with only once.
+
+    Rows that begin alike stay together, with at most max_tokens distinct beginnings in each
+    micro-batch. Otherwise as split_padded.
+    """
+    ends = find_ends(batch.trained)
+    units = sorted(_find_units(batch), key=lambda rows: sort_key(batch.ids[rows[0]], ends[rows[0]]))
+    order = np.concatenate([np.zeros(0, np.int64), *units])
+    shared = count_shared(batch.ids[order], ends[order])
+    parts: list[list[int]] = []
+    place = filled = 0
+    for rows in units:
+        now = slice(place, place + len(rows))
+        place += len(rows)
+        added = int((ends[order[now]] - shared[now]).sum())
+        if parts and filled + added <= max_tokens:
+            parts[-1].extend(rows)
+            filled += added
+        else:
+            parts.append(list(rows))
+            filled = added + int(shared[now.start])
+    return [np.array(part) for part in parts]
+
+
+def find_ends(trained: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """How many tokens [N] a model reads to score those that are trained [N, T]."""
+    return (trained * np.arange(trained.shape[1])).max(axis=1, initial=0)
+
+
+def _find_units(batch: Batch) -> list[list[int]]:
+    """Rows that stay together."""
     units = batch.units if batch.units is not None else np.arange(len(batch.lengths))
     members: dict[int, list[int]] = {}
     for row, unit in enumerate(units.tolist()):
         members.setdefault(unit, []).append(row)
-    return _pack(list(members.values()), batch.lengths, max_tokens)
-
-
-def split_by_prompt(
-    batch: Batch, max_tokens: int, *, apart: bool = True
-) -> list[NDArray[np.int64]]:
-    """Like split_micro_batches, for a model that computes a shared prefix only once.
-
-    Guesses drawn in one state begin with the same conversation. Where that is most of their tokens,
-    they stay together, and with `apart` each prompt has micro-batches of its own.
-    """
-    usual = split_micro_batches(batch, max_tokens)
-    if batch.units is not None or not usual:
-        return usual
-    prompts: dict[bytes, list[list[int]]] = {}
-    for row, begin in enumerate(batch.trained.argmax(axis=1).tolist()):
-        prompts.setdefault(batch.ids[row, :begin].tobytes(), []).append([row])
-    parts = [part for rows in prompts.values() for part in _pack(rows, batch.lengths, max_tokens)]
-    fewer = 2 * sum(count_computed(batch, part) for part in parts)
-    if fewer > sum(count_computed(batch, part) for part in usual):
-        return usual
-    return parts if apart else _pack([part.tolist() for part in parts], batch.lengths, max_tokens)
+    return list(members.values())
 
 
 def split_halves(
@@ -127,30 +151,6 @@ def split_halves(
     halves = np.flatnonzero(~batch.halves), np.flatnonzero(batch.halves)
     parts = [(rows, take(batch, rows, np.ones(len(rows)))) for rows in halves if len(rows)]
     return [rows[part] for rows, half in parts for part in split(half)]
-
-
-def count_computed(batch: Batch, rows: NDArray[np.int64]) -> int:
-    """Tokens of a micro-batch with its padding, where what all rows begin with counts once."""
-    width = int(batch.lengths[rows].max())
-    ids, trained = batch.ids[rows, :width], batch.trained[rows, :width]
-    same = (ids == ids[0]).all(0) & ~trained.any(0)
-    shared = int(same.cumprod().sum())
-    return shared + len(rows) * (width - shared)
-
-
-def _pack(
-    units: list[list[int]], lengths: NDArray[np.int64], max_tokens: int
-) -> list[NDArray[np.int64]]:
-    """Row numbers of each micro-batch. units: rows that stay together. lengths: [N] of all rows."""
-    parts: list[list[int]] = []
-    width = 0
-    for rows in sorted(units, key=lambda rows: -int(lengths[rows].max())):
-        if parts and (len(parts[-1]) + len(rows)) * width <= max_tokens:
-            parts[-1].extend(rows)
-        else:
-            parts.append(list(rows))
-            width = int(lengths[rows].max())
-    return [np.array(part) for part in parts]
 
 
 def minibatches(

@@ -20,9 +20,9 @@ from wordle_rl.policy.batch import (
     DoesNotFit,
     FloatArray,
     ran_out_of_memory,
-    split_by_prompt,
+    split_distinct,
     split_halves,
-    split_micro_batches,
+    split_padded,
 )
 from wordle_rl.policy.computing import Computing, Precision
 from wordle_rl.policy.engine import Engine
@@ -49,8 +49,6 @@ class Policy(ABC):
     served: Callable[[], Any] | None = None  # gives the engine to play with, None for an own one
     reference: Policy | None = None  # another model, which never changes; None for the start
     version = 0  # raised whenever the weights may change
-    shares_openings = False  # whether the model computes once what all rows begin with
-    mixes_openings = False  # whether it does so for several openings in one micro-batch
 
     def __init__(
         self,
@@ -297,7 +295,7 @@ class Policy(ABC):
             width = int(batch.lengths[failed].max())
             if len(failed) == 1 or (batch.units is not None and len(set(batch.units[failed])) == 1):
                 raise DoesNotFit(sequences=len(failed), tokens=width)
-            self.micro_batch_tokens = len(failed) * width // 2
+            self.micro_batch_tokens = min(self.micro_batch_tokens, len(failed) * width) // 2
             self._halved += 1
             print(
                 f"out of memory with {len(failed)} x {width} tokens: from now on a micro-batch has "
@@ -309,9 +307,7 @@ class Policy(ABC):
     def _try(self, batch: Batch, work: Callable[[RowIndex], T]) -> tuple[list[T], RowIndex | None]:
         """Do all the work. Returns the rows that did not fit into memory, too, if there are any."""
         done = []
-        split = split_micro_batches
-        if self.shares_openings:
-            split = partial(split_by_prompt, apart=not self.mixes_openings)
+        split = split_distinct if self.lm.computes_once else split_padded
         for rows in split_halves(batch, partial(split, max_tokens=self.micro_batch_tokens)):
             try:
                 if batch.trained[rows].any():

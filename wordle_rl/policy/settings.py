@@ -129,7 +129,7 @@ class BackendSettings:
 
     @property
     def tokens_asked(self) -> int:
-        """Padded tokens of a micro-batch, before a memory plan changes them."""
+        """Tokens of a micro-batch, before a memory plan changes them."""
         return 4096 if self.micro_batch_tokens == "auto" else self.micro_batch_tokens
 
     @property

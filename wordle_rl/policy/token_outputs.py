@@ -79,6 +79,7 @@ class LanguageModel(ABC):
 
     xp: Any  # the array namespace, torch or mlx.core
     vocabulary: int  # logits of each token
+    computes_once = False  # whether its layers have one row for each distinct beginning
     value_head: Any = None  # values [P] of hidden states [P, H]
 
     @abstractmethod

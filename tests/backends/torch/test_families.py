@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 from tests.helpers.families import BATCH, CONFIGS, IDS, VOCAB, WIDE, save_family
 from tests.helpers.tiny import (
     batch_of,
+    full_forward,
     full_logprobs,
     gradients,
     many_stops,
@@ -122,30 +123,34 @@ def test_an_update_moves_the_language_model_and_the_reference_stays(folder: Path
 
 @pytest.mark.parametrize("lora", [None, "all-linear"], ids=["full", "lora"])
 @pytest.mark.parametrize("openings", [[24], [33, 18]], ids=["one", "two"])
-def test_an_opening_that_is_computed_once_has_the_same_gradient(
-    folder: Path, openings: list[int], lora: Any
+def test_an_opening_that_is_computed_once_has_the_gradient_of_plain_forward_passes(
+    folder: Path, openings: list[int], lora: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(causal_lm, "can_be_fast", lambda model: False)
     random = np.random.default_rng(0)
-    rows, unlike = [], 2 * (len(openings) == 1)  # tokens behind an opening that are not trained
+    rows = []
     for size in openings:
-        opening = random.integers(6, VOCAB, size).tolist()
-        rows += [(opening + random.integers(6, VOCAB, n).tolist(),
-                  [0] * (size + unlike) + [1] * (n - unlike)) for n in (9, 6, 4)]  # fmt: skip
+        begin = random.integers(6, VOCAB, size + 2).tolist()  # the last two are trained
+        rows += [(begin + random.integers(6, VOCAB, n).tolist(), [0] * size + [1] * (n + 2))
+                 for n in (7, 4, 2)]  # fmt: skip
     rows.append((rows[0][0], [0] * len(rows[0][0])))  # nothing of it is trained
-    batch = batch_of(rows, [1.0, -0.5, 0.7, -0.2, 0.4, 0.3, 0.1][: len(rows)])
-    found = []
-    for least in (16, 1000):  # once, and in each sequence
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(causal_lm, "_LEAST", least)
-            patch.setattr(causal_lm, "can_be_fast", lambda model: False)
-            policy = policy_of(loaded(folder, lora=lora))
-            found.append((policy.score(batch), gradients(policy, batch, Grpo(beta=0.0))))
-    (scores, slopes), (plain_scores, plain_slopes) = found
-    np.testing.assert_allclose(scores, plain_scores, atol=1e-5)
-    largest = max(float(slope.abs().max()) for slope in plain_slopes.values())
-    assert slopes.keys() == plain_slopes.keys() and largest > 0
+    advantages = [1.0, -0.5, 0.7, -0.2, 0.4, 0.3, 0.1][: len(rows)]
+    batch = batch_of(rows, advantages)
+    model = loaded(folder, lora=lora)
+    policy = policy_of(model)
+    scores, slopes = policy.score(batch), gradients(policy, batch, Grpo(beta=0.0))
+    model.zero_grad()
+    loss, tokens = torch.zeros(()), sum(sum(marks) for _, marks in rows)
+    for (ids, marks), found, advantage in zip(rows, scores, advantages, strict=True):
+        logprobs = full_forward(model, ids) * torch.tensor(marks)
+        np.testing.assert_allclose(found[: len(ids)], logprobs.detach(), atol=1e-5)
+        loss = loss - advantage / tokens * logprobs.sum()
+    loss.backward()
+    plain = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    largest = max(float(slope.abs().max()) for slope in plain.values())
+    assert slopes.keys() == plain.keys() and largest > 0
     for name, slope in slopes.items():
-        assert float((slope - plain_slopes[name]).abs().max()) < 1e-5 * largest, name
+        assert float((slope - plain[name]).abs().max()) < 1e-5 * largest, name
 
 
 def test_adapters_are_on_attention_and_feed_forward_and_plain_peft_loads_them(

@@ -162,9 +162,9 @@ CPU = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to all
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize(("error", "after"), [(CUDA, True), (CPU, False), (MemoryError(), False)])
 def test_no_sample_is_lost_when_memory_runs_out_in_the_middle(error, after, precision, capsys):
-    batch = eight_rows()  # in micro-batches of 3 and 5 rows
+    batch = eight_rows()  # in two micro-batches
     policy, smaller = (
-        policy_of(qwen(), micro_batch_tokens=n, precision=precision) for n in (36, 17)
+        policy_of(qwen(), micro_batch_tokens=n, precision=precision) for n in (36, 18)
     )
     calls = fail_backward(policy, 1, error, after=after)
     metrics: list[dict[str, float]] = []
@@ -177,7 +177,7 @@ def test_no_sample_is_lost_when_memory_runs_out_in_the_middle(error, after, prec
     same_names = [n for n in usual if n != "update/halved"]
     assert {n: metrics[0][n] for n in same_names} == {n: usual[n] for n in same_names}
     [line] = capsys.readouterr().out.splitlines()
-    assert "out of memory with 5 x 7 tokens" in line and "micro_batch_tokens=17" in line
+    assert "out of memory with 3 x 12 tokens" in line and "micro_batch_tokens=18" in line
     # The rest of the run keeps to the smaller size.
     count = len(calls)
     assert policy.update(batch, PLAIN)["update/halved"] == 0.0
@@ -208,6 +208,6 @@ def test_what_cannot_be_split_must_fit(units):
     fail_backward(policy, 0, CUDA, after=False)
     with pytest.raises(DoesNotFit) as refused:
         policy.update(replace(eight_rows(), units=units), PLAIN)
-    what = "1 sequences" if units is None else "8 sequences"
-    assert str(refused.value).startswith(f"out of memory: {what} of up to 12 tokens must fit")
+    what = "1 sequences of up to 2" if units is None else "8 sequences of up to 12"
+    assert str(refused.value).startswith(f"out of memory: {what} tokens must fit")
     assert "backend.gradient_checkpointing=true" in str(refused.value)

@@ -18,21 +18,24 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from transformers import DynamicCache
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from wordle_rl.backends.loading import VALUE_HEAD, check_fit, read_weights
-from wordle_rl.backends.sizes import LONGEST_WRITTEN_OUT, shares_openings
+from wordle_rl.backends.sizes import LONGEST_WRITTEN_OUT
 from wordle_rl.backends.torch.cache import SlotCache
 from wordle_rl.backends.torch.fast import training as fast_training
 from wordle_rl.backends.torch.fast.frozen_head import compute_logprobs
 from wordle_rl.backends.torch.fast.rollouts import FastQwen2, can_be_fast
+from wordle_rl.policy.batch import find_ends
 from wordle_rl.policy.grammar import LOW, Options
+from wordle_rl.policy.prefixes import Blocks, arrange_blocks, number_prefixes
 from wordle_rl.policy.token_outputs import LanguageModel, Wanted
 from wordle_rl.runs.instantiate import ConfigError
 
-_LEAST = 16  # tokens of an opening that is worth a forward pass of its own
-_NOWHERE = 2**40  # the place of a key that nothing sees
+_IN_BLOCKS = "in_blocks"  # our name for an attention, as transformers registers it
 
 
 def recompute(function: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
@@ -71,6 +74,7 @@ class CausalLM(LanguageModel):
     """Trunk and head of a model, which may be wrapped by peft."""
 
     xp = torch
+    computes_once = True
     notes: tuple[str, ...] = ()  # a sentence on each thing that the user should know
     value_head: ValueHead | None
 
@@ -86,6 +90,8 @@ class CausalLM(LanguageModel):
         self._scale = getattr(self.config, "final_logit_softcapping", None)
         self._window: int = getattr(self.config, "sliding_window", None) or 0
         self._layer_types: list[str] | None = getattr(self.config, "layer_types", None)
+        if self.computes_once:
+            self._trunk.set_attn_implementation(_IN_BLOCKS)
         self._recomputed = find_layers(self._trunk) if checkpointing else []
         # The last place that has an embedding; all families but one compute places.
         ends = self.config.model_type == "gpt2"
@@ -118,7 +124,23 @@ class CausalLM(LanguageModel):
         return torch.from_numpy(values).to(self.device)
 
     def read_states(self, ids: NDArray[np.int64], trained: NDArray[np.bool_]) -> torch.Tensor:
-        return self.compute_states(self.to_array(ids), self.to_array(trained)[:, 1:])
+        prefixes = number_prefixes(ids, find_ends(trained))
+        rows = prefixes.numbers[:, :-1][trained[:, 1:]]
+        wanted, places = map(self.to_array, np.unique(rows, return_inverse=True))
+        return self._compute_states(arrange_blocks(prefixes), wanted)[places]
+
+    def _compute_states(self, blocks: Blocks, wanted: torch.Tensor) -> torch.Tensor:
+        """Hidden states [P, H] of the wanted rows [P] of blocks."""
+        if self.is_fast and blocks.depths.max() < LONGEST_WRITTEN_OUT:
+            again = bool(self._recomputed)
+            return fast_training.compute_states(self._trunk, blocks, wanted, checkpointing=again)
+        tokens, depths, keys, visible = map(self.to_array, blocks)
+        behind = depths.view(len(keys), -1, 1) - depths[keys][:, None]
+        with recompute_layers(self._recomputed):
+            return self._trunk(
+                input_ids=tokens[None], attention_mask=self._build_masks(visible, behind),
+                position_ids=depths[None], use_cache=False, keys_of_blocks=keys,
+            ).last_hidden_state[0, wanted]  # fmt: skip
 
     def add_at(self, size: int, place: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         return torch.zeros(size, device=self.device).index_add(0, place, values)
@@ -134,55 +156,9 @@ class CausalLM(LanguageModel):
         most = self.states_at_once(wanted)
         return (compute_logprobs(self, states, wanted, temperature, most),)
 
-    def compute_hidden(self, ids: torch.Tensor, cache: DynamicCache | None = None) -> torch.Tensor:
-        """Hidden states [N, T, H] of sequences [N, T], padded on the right.
-
-        cache: an empty one, to which their keys and values are added.
-        """
-        places = torch.arange(ids.shape[1], device=ids.device)[None]
-        return self._trunk(
-            input_ids=ids, attention_mask=self._build_masks(places, places), position_ids=places,
-            past_key_values=cache, use_cache=cache is not None,
-        ).last_hidden_state  # fmt: skip
-
-    def compute_states(self, ids: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-        """Hidden states [P, H] at the wanted places of sequences, in order of row and place.
-
-        ids: [N, T], padded on the right. wanted: bool [N, T - 1], False from the last token of each
-        sequence on.
-        """
-        if self.is_fast and len(ids) and 2 <= ids.shape[1] <= LONGEST_WRITTEN_OUT:
-            again = bool(self._recomputed)
-            return fast_training.compute_states(self._trunk, ids, wanted, checkpointing=again)
-        starts, firsts, group = find_openings(ids, wanted)
-        if self._recomputed or 2 * len(firsts) > len(ids) or int(starts.max()) < _LEAST:
-            with recompute_layers(self._recomputed):
-                return self.compute_hidden(ids)[:, :-1][wanted]
-        # Each opening is computed once, and its keys and values are copied to its sequences.
-        cache, end = DynamicCache(), int(starts.max())
-        self.compute_hidden(ids[firsts, :end], cache)
-        cache.batch_select_indices(group)
-        last = (wanted * torch.arange(wanted.shape[1], device=ids.device)).amax(1)
-        width = int((last + 1 - starts).max())
-        places = starts[:, None] + torch.arange(width, device=ids.device)
-        inside = places.clamp(max=wanted.shape[1] - 1)
-        opening = torch.arange(end, device=ids.device).expand(len(ids), -1)
-        keys = torch.cat([opening.masked_fill(opening >= starts[:, None], _NOWHERE), places], dim=1)
-        hidden = self._trunk(
-            input_ids=ids.gather(1, inside), attention_mask=self._build_masks(places, keys),
-            position_ids=inside, past_key_values=cache, use_cache=True,
-        ).last_hidden_state  # fmt: skip
-        return hidden[wanted.gather(1, inside) & (inside == places)]
-
     def choose_rollout_trunk(self) -> CausalLM | FastQwen2:
         """The fastest trunk for rollouts with the current weights."""
         return FastQwen2(self._trunk) if self.is_fast else self
-
-    @property
-    def shares_openings(self) -> bool:
-        """Whether compute_states computes once what all sequences begin with."""
-        again = bool(self._recomputed)
-        return shares_openings(self.device.type, written_out=self.is_fast, checkpointing=again)
 
     @property
     def is_fast(self) -> bool:
@@ -197,53 +173,62 @@ class CausalLM(LanguageModel):
         ids: [N, T] new tokens, padded on the right. last: [N] index of the wanted token.
         """
         places = cache.positions
+        behind = places[..., None] - torch.arange(cache.capacity, device=ids.device)
         if self._last_place is not None:  # only padding, which nobody reads, reaches beyond it
             places = places.clamp(max=self._last_place)
         hidden = self._trunk(
-            input_ids=ids,
-            attention_mask=self._build_masks(
-                cache.positions, torch.arange(cache.capacity, device=ids.device)[None]
-            ),
+            input_ids=ids, attention_mask=self._build_masks(behind >= 0, behind),
             position_ids=places, past_key_values=cache, use_cache=True,
         ).last_hidden_state  # fmt: skip
         return hidden[torch.arange(len(ids), device=ids.device), last]
 
     def _build_masks(
-        self, positions: torch.Tensor, keys: torch.Tensor
+        self, visible: torch.Tensor, behind: torch.Tensor
     ) -> torch.Tensor | dict[str, torch.Tensor]:
-        """The keys that each position [N or 1, T] sees, as bool [N or 1, 1, T, keys].
+        """The keys that each token sees, as bool [N, 1, T, keys].
 
-        keys: their places [N or 1, keys]. Models that name a kind for each layer take one mask for
-        each kind. Padding comes after a row's tokens, so the causal mask hides it.
+        visible: bool [N or 1, T, keys], without a window. behind: how many places a key is before
+        the token. Models that name a kind for each layer take one mask for each kind.
         """
-        behind = positions[:, None, :, None] - keys[:, None, None, :]
-        causal = behind >= 0
-        windowed = causal & (behind < self._window) if self._window else causal
+        windowed = visible & (behind < self._window) if self._window else visible
         if self._layer_types is None:
-            return windowed
-        masks = {"full_attention": causal, "sliding_attention": windowed}
-        return {kind: masks[kind] for kind in set(self._layer_types)}
+            return windowed[:, None]
+        masks = {"full_attention": visible, "sliding_attention": windowed}
+        return {kind: masks[kind][:, None] for kind in set(self._layer_types)}
 
 
-def find_openings(
-    ids: torch.Tensor, wanted: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Find what several of N sequences begin with, up to the first wanted place.
+def attend_in_blocks(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor,
+    *,
+    keys_of_blocks: torch.Tensor | None = None,
+    **named: Any,
+) -> tuple[torch.Tensor, None]:
+    """transformers' attention, for the rows [1, heads, M, D] of Blocks where keys [G, K] are given.
 
-    ids, wanted: as in compute_states. Returns how many tokens of each sequence are its opening [N],
-    a sequence that begins with each opening [G], and the number of each sequence's opening [N].
+    attention_mask: bool [G, 1, B, K]. Returns [1, M, heads, D]. The backward pass gathers again
+    what a block reads, because keeping it would take several times the memory of the rows.
     """
-    rows, ends = ids.tolist(), wanted.int().argmax(1).tolist()
-    known: dict[tuple[int, ...], int] = {}
-    group = [
-        known.setdefault(tuple(row[:end]), len(known)) for row, end in zip(rows, ends, strict=True)
-    ]
-    if 2 * len(known) > len(rows):  # then what all begin with
-        ends = [fast_training.count_shared(ids, wanted)] * len(rows)
-        group = [0] * len(rows)
-    starts, groups = torch.tensor([ends, group], device=ids.device)
-    firsts = torch.tensor([group.index(one) for one in range(max(group) + 1)], device=ids.device)
-    return starts, firsts, groups
+
+    if keys_of_blocks is None:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **named)
+    groups, rows = len(keys_of_blocks), keys_of_blocks.flatten()
+
+    def attend(*parts: torch.Tensor) -> torch.Tensor:
+        query, key, value = (
+            part[0].unflatten(1, (groups, -1)).transpose(0, 1)
+            for part in (parts[0], *(each.index_select(2, rows) for each in parts[1:]))
+        )
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **named)[0]
+
+    return recompute(attend, query, key, value).flatten(0, 1)[None], None
+
+
+AttentionInterface.register(_IN_BLOCKS, attend_in_blocks)
+AttentionMaskInterface.register(_IN_BLOCKS, sdpa_mask)
 
 
 def find_layers(trunk: nn.Module) -> list[nn.Module]:

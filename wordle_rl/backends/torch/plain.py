@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from transformers import DynamicCache, cache_utils
 
@@ -36,7 +37,7 @@ class Batch(DynamicCache):
 class PlainLM(CausalLM):
     """A model whose layers and head are called as transformers calls them."""
 
-    is_fast = shares_openings = False  # pyright: ignore[reportAssignmentType]
+    is_fast = computes_once = False  # pyright: ignore[reportAssignmentType]
     _singly = False  # whether new tokens are fed one by one to rows that have some
 
     def __init__(self, model: Any, *, checkpointing: bool = False) -> None:
@@ -72,11 +73,11 @@ class PlainLM(CausalLM):
         tokens, closed = map(self.to_array, (options.tokens, options.closed))
         return logits[:, tokens].masked_fill(closed, LOW)
 
-    def compute_states(self, ids: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    def read_states(self, ids: NDArray[np.int64], trained: NDArray[np.bool_]) -> torch.Tensor:
         """No token sees the padding behind it, so no mask is needed."""
         with recompute_layers(self._recomputed):
-            states = self._trunk(input_ids=ids, use_cache=False).last_hidden_state
-        return states[:, :-1][wanted]
+            states = self._trunk(input_ids=self.to_array(ids), use_cache=False).last_hidden_state
+        return states[:, :-1][self.to_array(trained)[:, 1:]]
 
     def start(self, rows: int) -> Batch:
         """So many empty rows. Layers with a window hold all, so that rows can be joined."""

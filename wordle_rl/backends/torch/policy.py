@@ -51,7 +51,7 @@ class TorchPolicy(Policy):
     """A policy on one device per process.
 
     model: a transformers or peft model on its device. Only parameters with requires_grad are
-    trained. micro_batch_tokens: padded tokens per forward and backward pass.
+    trained. micro_batch_tokens: tokens per forward and backward pass.
     """
 
     make_cache = TorchRows
@@ -87,8 +87,6 @@ class TorchPolicy(Policy):
         computes = _copy_model(model, precision) if self._has_copy else self._merged or model
         kind, self.make_cache = (CausalLM, TorchRows) if known else (PlainLM, PlainRows)
         self.lm = kind(computes, checkpointing=gradient_checkpointing)
-        self.shares_openings = self.lm.shares_openings
-        self.mixes_openings = not self.lm.is_fast
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
         self._scaler.scale(torch.zeros(1, device=self.device))  # prepares it in every process
 

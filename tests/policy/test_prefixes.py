@@ -1,0 +1,35 @@
+"""Each distinct beginning of some sequences has one row, which sees what it continues."""
+
+import numpy as np
+import pytest
+
+from wordle_rl.policy import prefixes
+from wordle_rl.policy.prefixes import arrange_blocks, number_prefixes
+
+
+@pytest.mark.parametrize("least", [1, 2, 5, 32])  # rows of a block
+@pytest.mark.parametrize("words", [1, 2, 50])
+def test_rows_are_the_distinct_beginnings_and_see_their_own_tokens(words, least, monkeypatch):
+    monkeypatch.setattr(prefixes, "_LEAST", least)
+    random = np.random.default_rng(words)
+    for _ in range(20):
+        count, width = random.integers(1, 9), random.integers(1, 12)
+        ids, ends = random.integers(0, words, (count, width)), random.integers(0, width + 1, count)
+        begins = {
+            tuple(ids[row, : n + 1].tolist()): (row, n) for row in range(count)
+            for n in range(ends[row])
+        }  # fmt: skip
+        found = number_prefixes(ids, ends)
+        assert len(found.tokens) == len(begins)
+        blocks = arrange_blocks(found)
+        rows = np.arange(len(blocks.tokens)).reshape(-1, blocks.size)
+        seen = {
+            row: sorted(keys[visible].tolist())
+            for own, keys, each in zip(rows, blocks.keys, blocks.visible, strict=True)
+            for row, visible in zip(own.tolist(), each, strict=True)
+        }
+        for begin, (row, n) in begins.items():
+            number = int(found.numbers[row, n])
+            assert (blocks.tokens[number], blocks.depths[number]) == (begin[-1], n)
+            assert seen.pop(number) == sorted(found.numbers[row, : n + 1].tolist())
+        assert all(keys == [row] for row, keys in seen.items()), "padding sees itself alone"

@@ -135,20 +135,19 @@ class LetterBound:
 
     def __call__(self, candidates: np.ndarray) -> np.ndarray:
         """Bounds in bits, float64 [allowed]. candidates: indices of answers, int [n], n >= 1."""
-        facts = self._facts.take(candidates, axis=0).ravel()
-        counts = np.bincount(facts, minlength=26 * _FACTS + 1)[:-1].reshape(26, _FACTS)
+        facts = self._facts.take(candidates, axis=0)
+        counts = np.bincount(facts.ravel(), minlength=26 * _FACTS + 1)[:-1].reshape(26, _FACTS)
         counts[:, WORD_LENGTH] = len(candidates) - counts[:, WORD_LENGTH + 1 :].sum(axis=1)
         shares = counts / len(candidates)
         present = 1 - shares[:, WORD_LENGTH, None]
         elsewhere = present - shares[:, :WORD_LENGTH]
         bits = _plogp(np.concatenate([shares, elsewhere, present], axis=1))
         right, copies, elsewhere, present = np.split(bits, [WORD_LENGTH, _FACTS, -1], axis=1)
-        absent = copies[:, :1]
-        first = right + elsewhere + absent
-        later = first - (present + absent)
-        second = later + copies.sum(axis=1, keepdims=True) - (present + absent)
-        terms = np.stack([first, second, later]).ravel()
-        return terms.take(self._terms).sum(axis=0)
+        present = present + copies[:, :1]
+        first = right + elsewhere + copies[:, :1]
+        later = first - present
+        second = later + copies.sum(axis=1, keepdims=True) - present
+        return np.stack([first, second, later]).take(self._terms).sum(axis=0)
 
 
 def _number_letters(words: Sequence[str]) -> np.ndarray:

@@ -55,11 +55,11 @@ def _draw_rows(
     into. Only that block is added up token by token. No row depends on the others.
     Returns ids and log-probabilities, both [n, 1].
     """
-    count, size = logits.shape
-    shares = logits.new_empty(count, -(-size // _BLOCK), _BLOCK)
-    table = shares.view(count, -1)
-    table[:, size:] = 0.0
+    size = logits.shape[-1]
     greatest = logits.amax(-1, keepdim=True)
+    shares = logits.new_empty(len(logits), -(-size // _BLOCK), _BLOCK)
+    table = shares.view(len(logits), -1)
+    table[:, size:] = 0.0
     table = torch.sub(logits, greatest, out=table[:, :size])
     if scale != 1.0:
         table *= scale
@@ -67,9 +67,9 @@ def _draw_rows(
     sums = shares.sum(-1).to(uniforms.dtype).cumsum(-1)
     target = uniforms * sums[:, -1:]
     block = _find(sums, target)
-    inside = shares[torch.arange(count, device=logits.device), block[:, 0]].to(sums.dtype)
-    before = nn.functional.pad(sums, (1, 0)).gather(1, block)
-    place = _find(inside.cumsum(-1), target - before)
+    target -= nn.functional.pad(sums, (1, 0)).gather(1, block)
+    inside = shares[torch.arange(len(logits), device=logits.device), block[:, 0]]
+    place = _find(inside.to(sums.dtype).cumsum(-1), target)
     ids = (block * _BLOCK + place).clamp(max=size - 1)
     chosen = (logits.gather(1, ids) - greatest).to(sums.dtype) * scale
     return ids, chosen - sums[:, -1:].log()

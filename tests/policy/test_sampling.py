@@ -82,6 +82,37 @@ def test_a_token_of_probability_zero_is_never_drawn(uniform, draw):
     assert np.isfinite(logprobs).all()
 
 
+@pytest.mark.parametrize("temperature", [1.0, 0.7, 0.05])
+@pytest.mark.parametrize("size", [1, 127, 128, 129, 5000])
+def test_a_uniform_is_within_the_share_of_the_token_that_torch_draws(size, temperature):
+    chance = np.random.default_rng(size)
+    logits = (5 * chance.normal(size=(300, size))).astype(np.float32)
+    numbers = np.append(chance.random(298), [0.0, ALMOST_ONE])
+    ids, logprobs = DRAWS["torch"](logits, Sampling(temperature=temperature), numbers)
+    table = logits.astype(np.float64) / temperature
+    table = np.exp(table - table.max(axis=1, keepdims=True))
+    table /= table.sum(axis=1, keepdims=True)
+    shares = table[np.arange(300), ids]
+    ends = table.cumsum(axis=1)[np.arange(300), ids]
+    # Two tokens may change places only where the uniform is at the edge between them.
+    assert (ends - shares - 1e-6 <= numbers).all() and (numbers <= ends + 1e-6).all()
+    assert np.abs(logprobs - np.log(shares)).max() <= 5e-6
+
+
+@pytest.mark.parametrize("sampling", [Sampling(temperature=0.7), Sampling(top_k=40, top_p=0.9)])
+def test_a_draw_does_not_depend_on_the_other_rows(sampling, monkeypatch):
+    chance = np.random.default_rng(2)
+    logits = torch.from_numpy((3 * chance.normal(size=(60, 3001))).astype(np.float32))
+    numbers = chance.random(60)
+    ids, logprobs = torch_engine.draw_tokens(logits, sampling, numbers)
+    for part in (slice(7, 8), slice(3, 40), slice(None, None, 3)):
+        for at_once in (2**24, 2**14):
+            monkeypatch.setattr(torch_engine, "_BYTES", at_once)
+            found = torch_engine.draw_tokens(logits[part], sampling, numbers[part])
+            assert np.array_equal(found[0], ids[part])
+            assert np.array_equal(found[1], logprobs[part])
+
+
 @pytest.mark.parametrize(
     "sampling",
     [

@@ -4,6 +4,8 @@ All take the candidates as equally likely, are exact for word lists of any size,
 rounding. wordle_rl.game.knowledge asks these functions about states of games.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from wordle_rl.game.feedback_table import letters_of
@@ -13,6 +15,7 @@ from wordle_rl.words.lists import WORD_LENGTH, WordLists
 CODES = ALL_PLACED + 1
 TIE = 1e-9  # bits; far above rounding, far below any difference between guesses
 _PAIRS_MAX = 20  # up to so many candidates, comparing all pairs is faster than counting codes
+_FACTS = WORD_LENGTH + WORD_LENGTH + 1  # of a letter: its places, and its copies from 0 on
 _BLOCK = 256  # guesses counted together, so that the counters stay in the processor's cache
 _TRIED = 64  # guesses tried at once, highest bounds first
 
@@ -103,7 +106,9 @@ class BestEntropy:
         return guesses, bits
 
     def _exact(self, candidates: np.ndarray, guesses: np.ndarray) -> np.ndarray:
-        return entropy(count_codes(self._table[guesses[:, None], candidates]))
+        # One index for each code is faster than two.
+        places = guesses[:, None] * self._table.shape[1] + candidates
+        return entropy(count_codes(self._table.take(places)))
 
 
 class LetterBound:
@@ -118,35 +123,42 @@ class LetterBound:
     """
 
     def __init__(self, words: WordLists) -> None:
-        letters = letters_of(words.answers).astype(np.int64) - ord("a")  # [answers, 5]
-        places = WORD_LENGTH
-        # per answer: [letter, place] it has the letter there; then [letter, k] it has k copies
-        self._facts = np.zeros((len(letters), 26, places + places + 1), dtype=np.float32)
-        rows = np.arange(len(letters))
-        for place in range(places):
-            self._facts[rows, letters[:, place], place] = 1
-        copies = self._facts[:, :, :places].sum(axis=2).astype(np.int64)
-        self._facts[rows[:, None], np.arange(26), places + copies] = 1
-
-        guesses = letters_of(words.allowed).astype(np.int64) - ord("a")
-        earlier = np.zeros_like(guesses)  # copies of the letter further left in the guess
-        for place in range(1, places):
-            earlier[:, place] = (guesses[:, :place] == guesses[:, place, None]).sum(axis=1)
-        kind = np.minimum(earlier, 2)  # first, second, later copy
-        self._terms = np.ascontiguousarray(((kind * 26 + guesses) * places + np.arange(places)).T)
+        answers, guesses = map(_number_letters, (words.answers, words.allowed))
+        places = np.arange(WORD_LENGTH)
+        # Of each answer: which letter is where, and how many copies of each of its letters it has.
+        copies = (answers[:, :, None] == answers[:, None, :]).sum(axis=2)
+        facts = [answers * _FACTS + places, answers * _FACTS + WORD_LENGTH + copies]
+        facts[1][_count_earlier(answers) > 0] = 26 * _FACTS  # said already
+        self._facts = np.concatenate(facts, axis=1)
+        kind = np.minimum(_count_earlier(guesses), 2)  # first, second, later copy
+        self._terms = np.ascontiguousarray(((kind * 26 + guesses) * WORD_LENGTH + places).T)
 
     def __call__(self, candidates: np.ndarray) -> np.ndarray:
         """Bounds in bits, float64 [allowed]. candidates: indices of answers, int [n], n >= 1."""
-        shares = self._facts[candidates].sum(axis=0, dtype=np.float32).astype(np.float64)
-        shares /= len(candidates)
-        right, copies = shares[:, :WORD_LENGTH], shares[:, WORD_LENGTH:]
-        absent = copies[:, :1]
-        present = _plogp(absent) + _plogp(1 - absent)
-        first = _plogp(right) + _plogp(1 - absent - right) + _plogp(absent)
+        facts = self._facts.take(candidates, axis=0)
+        counts = np.bincount(facts.ravel(), minlength=26 * _FACTS + 1)[:-1].reshape(26, _FACTS)
+        counts[:, WORD_LENGTH] = len(candidates) - counts[:, WORD_LENGTH + 1 :].sum(axis=1)
+        shares = counts / len(candidates)
+        present = 1 - shares[:, WORD_LENGTH, None]
+        elsewhere = present - shares[:, :WORD_LENGTH]
+        bits = _plogp(np.concatenate([shares, elsewhere, present], axis=1))
+        right, copies, elsewhere, present = np.split(bits, [WORD_LENGTH, _FACTS, -1], axis=1)
+        present = present + copies[:, :1]
+        first = right + elsewhere + copies[:, :1]
         later = first - present
-        second = later + _plogp(copies).sum(axis=1, keepdims=True) - present
-        terms = np.stack([first, second, later]).ravel()
-        return terms[self._terms].sum(axis=0)
+        second = later + copies.sum(axis=1, keepdims=True) - present
+        return np.stack([first, second, later]).take(self._terms).sum(axis=0)
+
+
+def _number_letters(words: Sequence[str]) -> np.ndarray:
+    """Letters 0..25 of words, int64 [words, 5]."""
+    return letters_of(words).astype(np.int64) - ord("a")
+
+
+def _count_earlier(letters: np.ndarray) -> np.ndarray:
+    """How many copies of each letter [words, 5] are further left in its word."""
+    same = letters[:, :, None] == letters[:, None, :]
+    return np.tril(same, -1).sum(axis=2)
 
 
 def _plogp(share: np.ndarray) -> np.ndarray:

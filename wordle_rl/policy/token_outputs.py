@@ -147,19 +147,9 @@ class LanguageModel(ABC):
 
         The head runs only there, and on some of them at once.
         """
-        xp = self.xp
 
         def score(states: Any, start: int) -> tuple[Any, ...]:
-            part = wanted.part(start, len(states))
-            place, columns, shares = map(self.to_array, (part.place, part.columns, part.shares))
-            logits = self.compute_logits(states, part.options) / temperature
-            normalizer = xp.logsumexp(logits, -1)
-            # Of several tokens at one place, their mean.
-            chosen = self.add_at(len(states), place, logits[place, columns] * shares)
-            if not entropy:
-                return (chosen - normalizer,)
-            expected = (xp.exp(logits - normalizer[:, None]) * logits).sum(-1)
-            return chosen - normalizer, normalizer - expected
+            return self.score_part(states, wanted.part(start, len(states)), temperature, entropy)
 
         most = self.states_at_once(wanted)
         if len(states) <= most:
@@ -170,4 +160,19 @@ class LanguageModel(ABC):
             self.recompute_head(score, states[start : start + most], start)
             for start in range(0, len(states), most)
         ]
-        return tuple(xp.concatenate(list(found)) for found in zip(*parts, strict=True))
+        return tuple(self.xp.concatenate(list(found)) for found in zip(*parts, strict=True))
+
+    def score_part(
+        self, states: Any, part: Part, temperature: float, entropy: bool
+    ) -> tuple[Any, ...]:
+        """As score_states, of states [P, H] whose logits may exist at once."""
+        xp = self.xp
+        place, columns, shares = map(self.to_array, (part.place, part.columns, part.shares))
+        logits = self.compute_logits(states, part.options) / temperature
+        normalizer = xp.logsumexp(logits, -1)
+        # Of several tokens at one place, their mean.
+        chosen = self.add_at(len(states), place, logits[place, columns] * shares)
+        if not entropy:
+            return (chosen - normalizer,)
+        expected = (xp.exp(logits - normalizer[:, None]) * logits).sum(-1)
+        return chosen - normalizer, normalizer - expected

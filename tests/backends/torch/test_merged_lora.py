@@ -9,9 +9,7 @@ from peft import LoraConfig, get_peft_model
 
 from tests.helpers.tiny import batch_of, gemma, lora_of, policy_of
 from wordle_rl.algorithms.sft import Sft
-from wordle_rl.backends.torch.fast.frozen_head import compute_logprobs
 from wordle_rl.backends.torch.fast.merged_lora import join, merge_adapter
-from wordle_rl.policy.token_outputs import Wanted
 
 ROWS = [([3, 9, 4, 30, 31, 5, 20], [0, 0, 0, 1, 1, 0, 1]), ([3, 9, 7], [0, 0, 1])]
 
@@ -58,35 +56,3 @@ def test_frozen_matrices_below_each_other_are_joined_without_a_copy(model_folder
 def test_other_adapters_go_through_peft():
     other = get_peft_model(gemma(), LoraConfig(r=2, target_modules="all-linear", use_dora=True))
     assert merge_adapter(other) is None and policy_of(other).lm.model is other
-
-
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
-@pytest.mark.parametrize("kind", ["tokens", "means", "choices"])
-@pytest.mark.parametrize("family", ["qwen2", "gemma"])
-def test_logprobs_under_a_frozen_head_are_as_by_autograd(family, kind, temperature, model_folder):
-    places, vocabulary = 700, 64
-    lm = policy_of(adapted(family, model_folder)).lm
-    assert lm.frozen_head is not None and len(lm.frozen_head) >= vocabulary
-    draw = np.random.default_rng(0)
-    states = torch.randn(places, lm.frozen_head.shape[1], requires_grad=True)
-    place, ids = np.arange(places), draw.integers(0, vocabulary, places)
-    shares, choices = np.ones(places, np.float32), None
-    logits = lm.compute_logits(states) / temperature
-    if kind == "means":
-        place, ids = np.repeat(place, 2), np.stack([ids, (ids + 3) % vocabulary], axis=1).ravel()
-        shares = np.tile(np.array([0.25, 0.75], np.float32), places)
-    if kind == "choices":
-        choices = [np.unique([token, 5, 9]) for token in ids]
-        closed = torch.ones_like(logits, dtype=torch.bool)
-        for row, some in zip(closed, choices, strict=True):
-            row[some] = False
-        logits = logits.masked_fill(closed, -torch.inf)
-    wanted = Wanted(place=place, ids=ids, shares=shares, choices=choices)
-    chosen = logits.log_softmax(-1)[place, ids] * torch.from_numpy(shares)
-    expected = torch.zeros(places).index_add(0, torch.from_numpy(place), chosen)
-    factors = torch.randn(places)
-    [gradient] = torch.autograd.grad((expected * factors).sum(), states)
-    found = compute_logprobs(lm, states, wanted, temperature, most=300)
-    assert torch.allclose(found, expected, atol=1e-4)
-    [own] = torch.autograd.grad((found * factors).sum(), states)
-    assert torch.allclose(own, gradient, atol=1e-4)

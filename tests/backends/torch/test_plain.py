@@ -12,6 +12,9 @@ from tests.helpers.commands import training
 from tests.helpers.families import BATCH, IDS, VOCAB, WIDE
 from tests.helpers.tiny import (
     WORDS,
+    batch_of,
+    full_forward,
+    gradients,
     lora_of,
     many_stops,
     policy_of,
@@ -23,6 +26,7 @@ from tests.helpers.tiny import (
     weights_of,
 )
 from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.sizes import read_sizes
 from wordle_rl.backends.torch.plain import PlainLM
 from wordle_rl.game.feedback_table import build_table
@@ -122,6 +126,18 @@ def test_two_steps_of_grpo_change_what_is_trained_and_are_read_back(model, lora,
     policy.update(BATCH, Grpo(beta=0.0))
     policy.load(tmp_path)
     assert same(weights_of(network), after)
+
+
+def test_an_adapter_below_scaled_logits_learns_as_by_the_family_s_own_code(tmp_path):
+    save(build("granite"), tmp_path)
+    policy = policy_of(lora_of(str(tmp_path)))
+    ids = [3, 9, 4, 30, 31]
+    found = gradients(policy, batch_of([(ids, [0, 0, 0, 1, 1])], [1.0]), Sft())
+    (-full_forward(policy.model, ids)[3:].mean()).backward()
+    expected = {n: p.grad for n, p in policy.model.named_parameters() if p.grad is not None}
+    assert found.keys() == expected.keys() and len(found) > 0
+    for name, gradient in found.items():
+        assert torch.allclose(gradient, expected[name], rtol=1e-3, atol=1e-6), name
 
 
 def test_a_command_trains_and_resumes_bit_for_bit(tmp_path, capsys):

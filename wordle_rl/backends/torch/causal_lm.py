@@ -26,13 +26,13 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from wordle_rl.backends.loading import VALUE_HEAD, check_fit, read_weights
 from wordle_rl.backends.sizes import LONGEST_WRITTEN_OUT
 from wordle_rl.backends.torch.cache import SlotCache
+from wordle_rl.backends.torch.fast import head as fast_head
 from wordle_rl.backends.torch.fast import training as fast_training
-from wordle_rl.backends.torch.fast.frozen_head import compute_logprobs
 from wordle_rl.backends.torch.fast.rollouts import FastQwen2, can_be_fast
 from wordle_rl.policy.batch import find_ends
 from wordle_rl.policy.grammar import LOW, Options
 from wordle_rl.policy.prefixes import Blocks, arrange_blocks, number_prefixes
-from wordle_rl.policy.token_outputs import LanguageModel, Wanted
+from wordle_rl.policy.token_outputs import LanguageModel, Part, Wanted
 from wordle_rl.runs.instantiate import ConfigError
 
 _IN_BLOCKS = "in_blocks"  # our name for an attention, as transformers registers it
@@ -102,11 +102,10 @@ class CausalLM(LanguageModel):
         return self._head.weight.device
 
     @property
-    def frozen_head(self) -> torch.Tensor | None:
-        """Weights [V, H] of a head on a CPU that is never trained, if its logits are products."""
+    def head_weight(self) -> torch.Tensor | None:
+        """Weights [V, H] of the head, if logits are their products with hidden states."""
         plain = type(self._head) is nn.Linear and self._scale is None
-        usable = plain and self.device.type == "cpu" and not self._head.weight.requires_grad
-        return self._head.weight if usable else None
+        return self._head.weight if plain else None
 
     def compute_logits(self, hidden: torch.Tensor, options: Options | None = None) -> torch.Tensor:
         weight = self._head.weight
@@ -151,10 +150,17 @@ class CausalLM(LanguageModel):
     def score_states(
         self, states: torch.Tensor, wanted: Wanted, temperature: float, entropy: bool
     ) -> tuple[torch.Tensor, ...]:
-        if entropy or self.frozen_head is None:
+        weight, most = self.head_weight, self.states_at_once(wanted)
+        if entropy or weight is None or weight.requires_grad or weight.device.type != "cpu":
             return super().score_states(states, wanted, temperature, entropy)
-        most = self.states_at_once(wanted)
-        return (compute_logprobs(self, states, wanted, temperature, most),)
+        return (fast_head.compute_logprobs(self, states, wanted, temperature, most),)
+
+    def score_part(
+        self, states: torch.Tensor, part: Part, temperature: float, entropy: bool
+    ) -> tuple[torch.Tensor, ...]:
+        if self.head_weight is None:
+            return super().score_part(states, part, temperature, entropy)
+        return fast_head.score_part(self, states, part, temperature, entropy)
 
     def choose_rollout_trunk(self) -> CausalLM | FastQwen2:
         """The fastest trunk for rollouts with the current weights."""

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 from transformers import TopKLogitsWarper, TopPLogitsWarper
 
 from wordle_rl.backends.torch.cache import SlotCache
@@ -14,6 +15,9 @@ from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.grammar import Options
 from wordle_rl.policy.prefix_cache import Ints
 from wordle_rl.policy.sampling import Sampling
+
+_BLOCK = 128  # tokens whose shares are added up at first
+_BYTES = 2**24  # of logits that are drawn from at once, so that they stay in the processor's cache
 
 
 @torch.inference_mode()
@@ -27,20 +31,56 @@ def draw_tokens(
     log-probability is the one at temperature 1. Raises NotFinite.
     """
     if sampling.temperature == 0.0:
-        logprobs = torch.log_softmax(logits, dim=-1)
-        ids = logits.argmax(dim=-1, keepdim=True)
-    else:
-        logits = _mask_unlikely(logits / sampling.temperature, sampling)
-        logprobs = torch.log_softmax(logits, dim=-1)
-        cumulative = logprobs.exp().cumsum(dim=-1)
-        total = cumulative[:, -1:]
-        target = torch.from_numpy(uniforms).to(logits.device, torch.float32)[:, None] * total
-        # Rounding must not reach the total, because there is no token beyond it.
-        target = torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
-        # Logits that are not finite give an index beyond the last token.
-        ids = torch.searchsorted(cumulative, target, right=True).clamp(max=logits.shape[-1] - 1)
-    found = _fetch(logprobs.gather(1, ids)[:, 0])
-    return ids[:, 0].cpu().numpy(), found
+        chosen = logits.argmax(dim=-1, keepdim=True)
+        return chosen[:, 0].cpu().numpy(), _fetch(logits.log_softmax(-1).gather(1, chosen)[:, 0])
+    scale = 1.0 / sampling.temperature
+    if sampling.top_k or sampling.top_p < 1.0:
+        logits, scale = _mask_unlikely(logits * scale, sampling), 1.0
+    # MPS has no float64.
+    exact = torch.float32 if logits.device.type == "mps" else torch.float64
+    numbers = torch.from_numpy(uniforms).to(logits.device, exact)[:, None]
+    rows = max(_BYTES // (logits.element_size() * logits.shape[-1]), 1)
+    parts = zip(logits.split(rows), numbers.split(rows), strict=True)
+    drawn = [_draw_rows(own, scale, some) for own, some in parts]
+    ids, logprobs = (torch.cat(found)[:, 0] for found in zip(*drawn, strict=True))
+    return ids.cpu().numpy(), _fetch(logprobs)
+
+
+def _draw_rows(
+    logits: torch.Tensor, scale: float, uniforms: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Draw a token for each row [n, V] of logits times scale, at uniforms [n, 1].
+
+    The vocabulary is cut into blocks, whose running sums say which block a uniform number falls
+    into. Only that block is added up token by token. No row depends on the others.
+    Returns ids and log-probabilities, both [n, 1].
+    """
+    size = logits.shape[-1]
+    greatest = logits.amax(-1, keepdim=True)
+    shares = logits.new_empty(len(logits), -(-size // _BLOCK), _BLOCK)
+    table = shares.view(len(logits), -1)
+    table[:, size:] = 0.0
+    table = torch.sub(logits, greatest, out=table[:, :size])
+    if scale != 1.0:
+        table *= scale
+    table.exp_()
+    sums = shares.sum(-1).to(uniforms.dtype).cumsum(-1)
+    target = uniforms * sums[:, -1:]
+    block = _find(sums, target)
+    target -= nn.functional.pad(sums, (1, 0)).gather(1, block)
+    inside = shares[torch.arange(len(logits), device=logits.device), block[:, 0]]
+    place = _find(inside.to(sums.dtype).cumsum(-1), target)
+    ids = (block * _BLOCK + place).clamp(max=size - 1)
+    chosen = (logits.gather(1, ids) - greatest).to(sums.dtype) * scale
+    return ids, chosen - sums[:, -1:].log()
+
+
+def _find(sums: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """The first place [n, 1] in rising sums [n, K] that exceeds a target [n, 1]."""
+    # Rounding must not reach the total, because there is no place beyond it.
+    target = torch.minimum(target, sums[:, -1:] * (1.0 - torch.finfo(sums.dtype).eps))
+    # Sums that are not finite give a place beyond the last one.
+    return torch.searchsorted(sums, target, right=True).clamp(max=sums.shape[-1] - 1)
 
 
 def _fetch(logprobs: torch.Tensor) -> NDArray[np.float32]:

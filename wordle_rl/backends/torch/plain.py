@@ -38,6 +38,7 @@ class PlainLM(CausalLM):
     """A model whose layers and head are called as transformers calls them."""
 
     is_fast = computes_once = False  # pyright: ignore[reportAssignmentType]
+    head_weight = None  # pyright: ignore[reportAssignmentType]  # families scale their logits
     _singly = False  # whether new tokens are fed one by one to rows that have some
 
     def __init__(self, model: Any, *, checkpointing: bool = False) -> None:

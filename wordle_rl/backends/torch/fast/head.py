@@ -1,0 +1,161 @@
+"""Log-probabilities and entropies under a head, with their gradient, from one table.
+
+Autograd would keep the logits, the logits over the temperature and their exponentials. Here the
+exponentials alone are kept, and the backward pass turns them into the logits' gradient in place.
+Under a head that is not trained not even they are: the gradient of one log-probability with respect
+to its hidden state is a vector of the state's own size, so it is computed while the table exists.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from wordle_rl.policy.token_outputs import Part, Wanted
+
+_ROWS = 256  # of a head that is not trained: more hidden states at once are no faster
+_TINY = 1e-38  # its logarithm is finite
+
+
+def score_part(
+    lm: Any, states: torch.Tensor, part: Part, temperature: float, entropy: bool
+) -> tuple[torch.Tensor, ...]:
+    """Log-probabilities [P], and perhaps entropies [P], of what is wanted after states [P, H].
+
+    lm: a CausalLM with a head_weight, which gets its gradient, too, if it is trained.
+    """
+    found: Any = _Scores.apply(states, lm.head_weight, lm, part, temperature, entropy)
+    return found
+
+
+def compute_logprobs(
+    lm: Any, states: torch.Tensor, wanted: Wanted, temperature: float, most: int
+) -> torch.Tensor:
+    """Log-probabilities [P] of what is wanted after hidden states [P, H].
+
+    lm: a CausalLM with a head_weight, which gets no gradient. most: states whose logits may exist
+    at once.
+    """
+    logprobs: Any = _LogProbs.apply(states, lm, wanted, temperature, min(most, _ROWS))
+    return logprobs
+
+
+class _Table(NamedTuple):
+    """Exponentials of the logits of P states over the temperature, less the greatest of each."""
+
+    values: torch.Tensor  # [P, U]
+    sums: torch.Tensor  # [P, 1] of each state
+    place: torch.Tensor  # [E] state of each token to score
+    columns: torch.Tensor  # [E] its column
+    shares: torch.Tensor  # [E] how much it counts in its state's score
+
+
+def _fill_table(
+    lm: Any, states: torch.Tensor, part: Part, temperature: float
+) -> tuple[_Table, torch.Tensor]:
+    """The table of states [P, H], and the log-probabilities [P] of what is wanted."""
+    place, columns, shares = map(lm.to_array, (part.place, part.columns, part.shares))
+    values = lm.compute_logits(states, part.options)
+    if temperature != 1.0:
+        values /= temperature
+    values -= values.amax(-1, keepdim=True)
+    chosen = lm.add_at(len(states), place, values[place, columns] * shares)
+    sums = values.exp_().sum(-1, keepdim=True)
+    return _Table(values, sums, place, columns, shares), chosen - sums.log()[:, 0]
+
+
+def _open_rows(lm: Any, part: Part, weight: torch.Tensor) -> torch.Tensor:
+    """The head's weights [U, H] of the tokens that the part's logits are of."""
+    return weight if part.options is None else weight[lm.to_array(part.options.tokens)]
+
+
+class _Scores(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: torch.Tensor,
+        weight: torch.Tensor,
+        lm: Any,
+        part: Part,
+        temperature: float,
+        entropy: bool,
+    ) -> tuple[torch.Tensor, ...]:
+        table, logprobs = _fill_table(lm, states, part, temperature)
+        mean = None  # logarithm in the table, of each state
+        if entropy:
+            mean = _logarithms(table).mul_(table.values).sum(-1, keepdim=True) / table.sums
+        ctx.save_for_backward(states, weight, mean, *table)
+        ctx.lm, ctx.part, ctx.temperature = lm, part, temperature
+        return (logprobs,) if mean is None else (logprobs, (table.sums.log() - mean)[:, 0])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        states, weight, mean, *kept = ctx.saved_tensors
+        table = _Table(*kept)
+        _differentiate(table, mean, *(grad / ctx.temperature for grad in grads))
+        gradient = table.values.to(weight.dtype)
+        of_states = (gradient @ _open_rows(ctx.lm, ctx.part, weight)).to(states.dtype)
+        of_weight = None
+        if ctx.needs_input_grad[1]:
+            of_weight = gradient.T @ states.to(weight.dtype)
+            if ctx.part.options is not None:
+                tokens = ctx.lm.to_array(ctx.part.options.tokens)
+                of_weight = torch.zeros_like(weight).index_copy_(0, tokens, of_weight)
+        return of_states, of_weight, None, None, None, None
+
+
+def _differentiate(
+    table: _Table,
+    mean: torch.Tensor | None,
+    by_logprob: torch.Tensor,
+    by_entropy: torch.Tensor | None = None,
+) -> None:
+    """Turn a table's exponentials, in place, into the gradient of the logits.
+
+    mean: [P, 1] logarithm of a state's exponentials, weighed by them, where the entropy counts.
+    by_logprob, by_entropy: [P] gradients of what the table gave. With p = softmax(logits) and
+    H = -sum p log(p): d log(p_i) / d logit_j = [i = j] - p_j, dH / d logit_j = -p_j (log(p_j) + H).
+    """
+    factors = by_logprob[:, None]
+    if mean is not None and by_entropy is not None:
+        factors = _logarithms(table).sub_(mean).mul_(by_entropy[:, None]).add_(factors)
+    table.values.mul_(factors / -table.sums)
+    taken = table.shares * by_logprob[table.place]
+    table.values.index_put_((table.place, table.columns), taken, accumulate=True)
+
+
+def _logarithms(table: _Table) -> torch.Tensor:
+    """Logarithms [P, U] of the exponentials, finite where these are 0."""
+    return table.values.clamp(min=_TINY).log_()
+
+
+class _LogProbs(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, states: torch.Tensor, lm: Any, wanted: Wanted, temperature: float, rows: int
+    ) -> torch.Tensor:
+        logprobs = torch.empty(len(states), device=states.device)
+        slopes = torch.empty_like(states) if ctx.needs_input_grad[0] else None
+        for start in range(0, len(states), rows):
+            now = slice(start, start + rows)
+            part = wanted.part(start, len(states[now]))
+            table, logprobs[now] = _fill_table(lm, states[now], part, temperature)
+            if slopes is not None:
+                # The table is divided by its sums after the product, where it has fewer columns.
+                removed = table.shares * -table.sums[table.place, 0]
+                table.values.index_put_((table.place, table.columns), removed, accumulate=True)
+                weight = _open_rows(lm, part, lm.head_weight)
+                product = table.values.to(weight.dtype) @ weight
+                slopes[now] = (product / table.sums).to(states.dtype)
+        if slopes is not None:
+            ctx.save_for_backward(slopes)
+            ctx.temperature = temperature
+        return logprobs
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        [slopes] = ctx.saved_tensors
+        factors = (grads[0] / -ctx.temperature)[:, None].to(slopes.dtype)
+        return slopes * factors, None, None, None, None

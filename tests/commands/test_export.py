@@ -18,6 +18,7 @@ from wordle_rl.backends import saving
 from wordle_rl.backends.torch import backend as torch_backend
 from wordle_rl.commands.export import export as command
 from wordle_rl.commands.export_source import read_source
+from wordle_rl.export import check
 from wordle_rl.export.check import Change, check_change, play_probe
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.rollouts.chat import Chat
@@ -237,7 +238,7 @@ def test_a_folder_that_its_library_would_play_otherwise_is_refused(
 
 
 def test_the_prompts_of_the_check_are_all_of_whole_greedy_games_of_the_library(
-    adapted: tuple[Path, Path], tmp_path: Path
+    adapted: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here transformers plays by itself, turn by turn, on its own boards."""
     _, run = adapted
@@ -246,7 +247,7 @@ def test_the_prompts_of_the_check_are_all_of_whole_greedy_games_of_the_library(
     folder = export(run, tmp_path / "merged", form="merged", precision="float32")
     chat = Chat(HFTokenizer(AutoTokenizer.from_pretrained(folder)))
     model, form = load_plain(folder), build_form(source.form, chat, source.style)
-    found = {}
+    found, one_game = {}, {}
     for game in new_games(source.secrets[:4], source.words, source.rules):
         ids = form.opening(game.state)
         for turn in range(source.rules.max_turns):
@@ -257,7 +258,12 @@ def test_the_prompts_of_the_check_are_all_of_whole_greedy_games_of_the_library(
             ids += answer
             say(form, game, answer, complete=answer[-1] in probe.stops)
         assert game.lost, "an untrained model wins nothing, so each game has all its turns"
+        if game.secret == source.secrets[0]:
+            one_game = dict(found)
     assert found == dict(zip(map(tuple, probe.prompts), probe.answers, strict=True))
+    monkeypatch.setattr(check, "_LARGE", 1)
+    probe = play_probe(source)
+    assert one_game == dict(zip(map(tuple, probe.prompts), probe.answers, strict=True))
 
 
 def test_a_library_that_plays_otherwise_late_in_a_game_alone_is_refused(

@@ -43,6 +43,9 @@ _GAMES = 24
 _ANSWERS = 2  # of each game, so that feedback is read, too
 _TOKENS = 64  # most of an answer
 _GREEDY = 4  # of the games, which are played greedily to their ends
+# Weights above which it is one game: in float32 on a CPU a library needs 2 s for an answer of
+# SmolLM2, so by weights some 40 s for one of a model with 3 billion.
+_LARGE = 2 * 10**8
 # How many times the largest change of a log-probability may part two greedy answers.
 _MOST_APART = 4
 _SEED = 0
@@ -139,7 +142,8 @@ def play_probe(source: Source) -> Probe:
             talks = _talks_of(player, source, secrets, answers=_ANSWERS)
             batch = pad(talks, policy.tokenizer.pad_id)
             greedy = replace(player, sampling=replace(sampling, temperature=0.0), talks={})
-            dialogues = _list_answers(_talks_of(greedy, source, secrets[:_GREEDY]))
+            few = 1 if policy.num_parameters[1] > _LARGE else _GREEDY
+            dialogues = _list_answers(_talks_of(greedy, source, secrets[:few]))
             return Probe(
                 opening=form.opening(State()),
                 batch=batch,

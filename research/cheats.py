@@ -13,12 +13,13 @@ before it, and beside the mean reward.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+
+from wordle_rl.runs.files import StepLog
 
 STUCK = 3  # times that a game makes one guess before it counts as stuck
 PLAYER, GAME = ["run or arm", "step", "player"], ["run or arm", "step", "player", "game"]
@@ -38,8 +39,7 @@ def _of_run(folder: Path) -> Iterator[dict[str, Any]]:
     path = folder / "validation_games.jsonl"
     if not path.is_file():
         raise SystemExit(f"error: {folder}: has no {path.name}, and no study's games.csv.xz either")
-    for game, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
-        of = json.loads(line)
+    for game, of in enumerate(StepLog(path).records()):
         texts = of.get("texts") or [""] * len(of["guesses"])
         given = len(of.get("clues_at_start", []))
         turns = zip(of["guesses"], of["kinds"], texts, strict=True)

@@ -4,6 +4,8 @@
     python research/what_rl_teaches.py outputs/demo/* --output outputs/learnt
     python research/make_pictures.py outputs/demo/* --turns outputs/learnt/turns.csv.gz
 
+Without --turns it photographs the pages alone, of the first run.
+
 demo: wins on the 315 test secrets, greedy every tenth step and drawn (four games a secret) at each
 validation, a line for each run, beside three scripts; and one game before and after training, the
 first test secret in hash order that the start lost and every run won. learnt: what the turns show.
@@ -206,7 +208,7 @@ def photograph(run: Path) -> None:
             page.screenshot(path=DOCS / f"report{suffix}.png", clip=result)
             page.goto(address)
             watch(page)
-            whole_rows = {"x": 0, "y": 0, "width": WIDE, "height": 884}
+            whole_rows = {"x": 0, "y": 0, "width": WIDE, "height": 841}
             page.screenshot(path=DOCS / f"watch{suffix}.png", clip=whole_rows)
         chromium.close()
 
@@ -223,15 +225,17 @@ def watch(page: Any) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("runs", nargs="+", type=Path, help="run folders of the demo, with reports")
-    parser.add_argument("--turns", type=Path, required=True, help="written by what_rl_teaches.py")
+    parser.add_argument("--turns", type=Path, help="written by what_rl_teaches.py")
     chosen = parser.parse_args()
-    runs, turns = [read_run(folder) for folder in chosen.runs], pd.read_csv(chosen.turns)
-    wins = [drawn_wins(run) for run in runs]
-    for look in looks():
-        save_figure(draw_demo(runs, wins, look), DOCS / f"demo{look.suffix}.png")
-        save_figure(draw_learnt(turns, look), DOCS / f"learnt{look.suffix}.png")
+    if chosen.turns is not None:
+        runs, turns = [read_run(folder) for folder in chosen.runs], pd.read_csv(chosen.turns)
+        wins = [drawn_wins(run) for run in runs]
+        for look in looks():
+            save_figure(draw_demo(runs, wins, look), DOCS / f"demo{look.suffix}.png")
+            save_figure(draw_learnt(turns, look), DOCS / f"learnt{look.suffix}.png")
     photograph(chosen.runs[0].resolve())
-    for file in DOCS.glob("*.png"):  # a quarter of the bytes, and no difference to be seen
+    pages = "*.png" if chosen.turns is not None else "[rw]*.png"
+    for file in DOCS.glob(pages):  # a quarter of the bytes, and no difference to be seen
         Image.open(file).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(
             file, optimize=True
         )

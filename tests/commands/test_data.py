@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
+from wordle_rl.__main__ import app
 from wordle_rl.commands.data import data
-from wordle_rl.runs.tables import read_table
+from wordle_rl.runs.tables import KINDS, read_table
 
 
 def made(capsys, mode: Any, output: Path, *settings: str, **given: Any) -> str:
@@ -61,6 +63,24 @@ def test_wrong_settings_write_nothing(tmp_path):
     ):
         with pytest.raises(ValueError, match=said):
             data(mode, [setting], output=tmp_path / "rows.jsonl")
-    with pytest.raises(ValueError, match="output must end in"):
-        data("rl", output=tmp_path / "rows.txt")
     assert not list(tmp_path.iterdir())
+
+
+def test_exactly_the_kinds_of_files_that_the_help_names_are_written_and_the_error_names_them(
+    tmp_path, capsys
+):
+    helped = get_command(app).commands["data"].params  # pyright: ignore[reportAttributeAccessIssue]
+    [option] = [param for param in helped if param.name == "output"]
+    named = set(re.findall(r"\.\w+", option.help.partition(";")[0]))
+    for ending in (".jsonl", ".parquet", ".csv", ".json", ".txt", ""):
+        path = tmp_path / f"rows{ending}"
+        if ending in named:
+            made(capsys, "rl", path, count=3)
+            assert len(read_table(path, None, tmp_path / "cache")[1]) == 3
+        else:
+            with pytest.raises(ValueError, match="output must end in") as stop:
+                data("rl", output=path)
+            assert named == {
+                found for found in KINDS if f"{found} " in f"{stop.value}".replace(",", " ")
+            }
+            assert not path.exists()

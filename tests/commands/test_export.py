@@ -17,7 +17,14 @@ from tests.helpers.tiny import full_logprobs, qwen_like_tokenizer
 from wordle_rl.backends import saving
 from wordle_rl.backends.torch import backend as torch_backend
 from wordle_rl.commands.export import export as command
-from wordle_rl.export.check import Change, check_change
+from wordle_rl.commands.export_source import read_source
+from wordle_rl.export import check
+from wordle_rl.export.check import Change, check_change, play_probe
+from wordle_rl.policy.tokenizer import HFTokenizer
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import build_form
+from wordle_rl.rollouts.play import new_games, say
+from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.lineage import stages_of
 
@@ -228,6 +235,50 @@ def test_a_folder_that_its_library_would_play_otherwise_is_refused(
         assert [path.name for path in tmp_path.iterdir()] == ["good"]
     finally:
         file.write_text(before)
+
+
+def test_the_prompts_of_the_check_are_all_of_whole_greedy_games_of_the_library(
+    adapted: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here transformers plays by itself, turn by turn, on its own boards."""
+    _, run = adapted
+    source = read_source(RunFolder.open(run), "best")
+    probe = play_probe(source)
+    folder = export(run, tmp_path / "merged", form="merged", precision="float32")
+    chat = Chat(HFTokenizer(AutoTokenizer.from_pretrained(folder)))
+    model, form = load_plain(folder), build_form(source.form, chat, source.style)
+    found, one_game = {}, {}
+    for game in new_games(source.secrets[:4], source.words, source.rules):
+        ids = form.opening(game.state)
+        for turn in range(source.rules.max_turns):
+            ids += form.reply(game.turns[-1], game.state, last_id=ids[-1]) if turn else []
+            drawn = model.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False)
+            answer = drawn[0, len(ids) :].tolist()
+            found[(*ids,)] = answer
+            ids += answer
+            say(form, game, answer, complete=answer[-1] in probe.stops)
+        assert game.lost, "an untrained model wins nothing, so each game has all its turns"
+        if game.secret == source.secrets[0]:
+            one_game = dict(found)
+    assert found == dict(zip(map(tuple, probe.prompts), probe.answers, strict=True))
+    monkeypatch.setattr(check, "_LARGE", 1)
+    probe = play_probe(source)
+    assert one_game == dict(zip(map(tuple, probe.prompts), probe.answers, strict=True))
+
+
+def test_a_library_that_plays_otherwise_late_in_a_game_alone_is_refused(
+    adapted: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a wrong window of attention would, or places that are rotated wrongly."""
+    answer_plainly = torch_backend.answer_plainly
+
+    def forget(folder: Path, prompts: list[list[int]], most: int, **given: Any) -> list[list[int]]:
+        window = max(map(len, prompts)) - 1
+        return answer_plainly(folder, [ids[-window:] for ids in prompts], most, **given)
+
+    monkeypatch.setattr(torch_backend, "answer_plainly", forget)
+    assert "plays other greedy games" in refuse(adapted[1], tmp_path / "bad")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

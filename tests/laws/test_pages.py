@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import typer
+import yaml
 
 from tests.helpers.configs import composed
 from wordle_rl.__main__ import app
@@ -90,3 +91,12 @@ def test_every_function_on_the_way_of_a_secret_is_where_the_page_says():
     for file, name in named:
         source = (ROOT / "wordle_rl" / file).read_text(encoding="utf-8")
         assert re.search(rf"^ *def {name}\(", source, re.M), f"{file} has no {name}"
+
+
+def test_the_citation_has_what_its_format_asks_for_and_this_version():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= cited.keys()  # schema 1.2.0
+    assert all({"name", "family-names"} & author.keys() for author in cited["authors"])
+    [version] = re.findall(r"^## (\S+?),? ", (ROOT / "CHANGELOG.md").read_text(), re.M)[:1]
+    assert cited["version"] == version
+    assert str(cited["date-released"].year) in (ROOT / "LICENSE").read_text()

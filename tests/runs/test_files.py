@@ -1,8 +1,13 @@
 """Atomic JSON files and logs of one line per step."""
 
+import gzip
+import json
+import os
+
 import pytest
 
-from wordle_rl.runs.files import FolderError, StepLog
+from wordle_rl.runs import files
+from wordle_rl.runs.files import FolderError, StepLog, json_bytes
 
 
 def test_every_line_of_a_log_can_be_read_at_once_whatever_a_model_wrote(tmp_path):
@@ -98,3 +103,78 @@ def test_a_line_that_is_torn_in_the_middle_is_an_error_wherever_reading_begins(t
     log.append(1, {})
     with pytest.raises(FolderError, match=f"line 1 behind byte {end}: not a JSON record"):
         log.read_on(end)
+
+
+def test_cutting_back_reads_the_end_alone(tmp_path):
+    """A hole of a terabyte stands before the last records: nobody could read it."""
+    log = StepLog(tmp_path / "games.jsonl")
+    log.append(0, {})
+    with open(log.path, "r+b") as file:
+        file.truncate(2**40)
+        file.seek(0, os.SEEK_END)
+        file.write(b"\n")
+    for step in range(1, 9):
+        log.append(step, {"text": "✓" * 20_000 * (step % 2)})
+    kept = len(json_bytes({"step": 1, "text": "✓" * 20_000})) * 3
+    kept += len(json_bytes({"step": 2, "text": ""})) * 2
+    with open(log.path, "ab") as file:
+        file.write(b'{"step": 9, "te')
+    assert [log.last_step, *(row["step"] for row, _ in zip(log.newest(), "abc", strict=False))] == [
+        8, 8, 7, 6,
+    ]  # fmt: skip
+    log.truncate_after(5)
+    assert (log.last_step, log.path.stat().st_size) == (5, 2**40 + 1 + kept)
+
+
+def test_cutting_at_every_byte_and_after_every_step_keeps_what_a_reader_of_the_whole_keeps(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(files, "_BLOCK", 7)  # so that lines begin and end wherever blocks do
+    monkeypatch.setattr(os, "fsync", lambda file: None)  # thousands of them would take a minute
+    log = StepLog(tmp_path / "metrics.jsonl")
+    for step in (0, 0, 1, 3, 3, 4):
+        log.append(step, {"text": "ab"[: step % 3]})
+    data = log.path.read_bytes()
+    for end in range(len(data) + 1):
+        whole = [line for line in data[:end].splitlines(keepends=True) if line.endswith(b"\n")]
+        for step in range(-1, 6):
+            log.path.write_bytes(data[:end])
+            log.truncate_after(step)
+            kept = [line for line in whole if json.loads(line)["step"] <= step]
+            assert log.path.read_bytes() == b"".join(kept)
+
+
+def test_a_packed_log_reads_and_is_cut_as_one_that_never_was(tmp_path):
+    """Also where a kill left the lines of a new part in the file, too."""
+    plain, packed = StepLog(tmp_path / "plain.jsonl"), StepLog(tmp_path / "games.jsonl")
+    (tmp_path / "games.old.jsonl.gz").write_bytes(b"somebody's")
+
+    def play(first: int) -> None:
+        for step in range(first, 12):
+            for log in (plain, packed):
+                log.extend(step, [{"game": game, "text": "✓" * 99} for game in range(3)])
+            packed.pack(2_000)
+
+    play(0)
+    parts = sorted(path.name for path in tmp_path.glob("games.0*.gz"))
+    assert len(parts) > 2 and packed.path.stat().st_size <= 2_000
+    assert (
+        b"".join(gzip.decompress((tmp_path / name).read_bytes()) for name in parts)
+        + packed.path.read_bytes()
+        == plain.path.read_bytes()
+    )
+    for killed in (False, True):
+        for step in range(12, -2, -1):
+            if killed and (last := sorted(tmp_path.glob("games.0*.gz"))):
+                packed.path.write_bytes(gzip.decompress(last[-1].read_bytes()))
+                plain.truncate_after(int(last[-1].name.split(".")[1]))
+                assert packed.read() == plain.read()
+            for log in (plain, packed):
+                log.truncate_after(step)
+            assert packed.read() == plain.read() and packed.last_step == plain.last_step
+        play(0)
+    [first, *_] = sorted(tmp_path.glob("games.0*.gz"))
+    first.write_bytes(first.read_bytes()[:-9])
+    for use in (packed.read, lambda: packed.truncate_after(-1)):
+        with pytest.raises(FolderError, match=f"{first}: cannot be read"):
+            use()

@@ -1,7 +1,9 @@
 """Games on held-out secrets: which are played, at which temperature, and what a run keeps."""
 
+import gzip
 import json
-from functools import partial
+import shutil
+from functools import partial, partialmethod
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,12 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers.runs import metrics_of, run, settings
+from tests.helpers.runs import metrics_of, resume, run, settings
 from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of, step_of
 from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.commands.rescore import rescore
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.tokenizer import HFTokenizer
+from wordle_rl.reports.run import read_run
 from wordle_rl.rollouts.play import Portions
+from wordle_rl.runs.files import StepLog
 from wordle_rl.training.validation import HeldOutPlay
 
 
@@ -38,6 +43,33 @@ def test_a_run_writes_every_game_of_every_validation_and_draws_it_at_its_own_tem
         own = [game for game in games if game["step"] == step]
         mean = np.mean([game["reward"]["total"] for game in own])
         assert metrics["val/reward"] == pytest.approx(mean)
+
+
+def test_packed_validation_games_are_read_and_resumed_as_those_of_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [*settings(tmp_path, "sft"), "trainer.steps=3", "trainer.report=false"]
+    given += ["trainer.validate_every=1", "trainer.checkpoint_every=2"]
+    (plain_root := tmp_path / "plain").mkdir()
+    (packed_root := tmp_path / "packed").mkdir()
+    _, plain = run(plain_root, *given)
+    monkeypatch.setattr(StepLog, "pack", partialmethod(StepLog.pack, most=1))
+    _, packed = run(packed_root, *given)
+    names = [f"validation_games.{step:06d}.jsonl.gz" for step in range(4)]
+    assert sorted(path.name for path in packed.glob("validation*.gz")) == names
+    shutil.rmtree(packed / "checkpoints" / "step_000003")  # so that step 3 is done again
+    (packed / "summary.json").unlink()
+    resume(packed)
+    assert "has lost" not in capsys.readouterr().err
+    assert sorted(path.name for path in packed.glob("validation*.gz")) == names
+    lines = b"".join(gzip.decompress((packed / name).read_bytes()) for name in names)
+    assert lines == (plain / "validation_games.jsonl").read_bytes()
+    assert read_run(packed).validated == read_run(plain).validated
+    capsys.readouterr()
+    rescored = [
+        rescore(str(one), ["reward=phase2"]) or capsys.readouterr().out for one in (plain, packed)
+    ]
+    assert rescored[0] == rescored[1] and "val after 3 steps" in rescored[0]
 
 
 def held_out(tokenizer: HFTokenizer, **split: tuple[str, ...]) -> HeldOutPlay:

@@ -3,7 +3,7 @@
 docs/METRICS.md explains the metrics.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,11 +77,11 @@ class LightningReporter:
             if isinstance(logger, WandbLogger):
                 logger.log_table("all validation games", heads, rows, step=step)
 
-    def cut_back(self, step: int, kept: Sequence[Mapping[str, Any]]) -> None:
-        for logger in self._loggers:
-            if isinstance(logger, TensorBoardLogger):  # its writer opens with the first metric
-                logger._kwargs["purge_step"] = step + 1
-        for row in kept:
+    def cut_back(self, step: int, kept: Iterable[Mapping[str, Any]]) -> None:
+        boards = [logger for logger in self._loggers if isinstance(logger, TensorBoardLogger)]
+        for logger in boards:  # its writer opens with the first metric
+            logger._kwargs["purge_step"] = step + 1
+        for row in kept if boards else ():
             self._find_moving({k: v for k, v in row.items() if v is not None}, row["step"])
 
 

@@ -51,7 +51,9 @@ def data(
     path = output or Path("outputs") / "data" / f"{mode}.jsonl"
     form = path.suffix.removeprefix(".")
     if form not in FORMATS:
-        raise ConfigError(f"output must end in .jsonl or .parquet, not {path.name!r}")
+        raise ConfigError(
+            f"output must end in .jsonl or .parquet, whose cells hold lists, not {path.name!r}"
+        )
     setup = _compose(mode, settings or [], seed)
     held_out = {"val": setup.splits.val, "test": setup.splits.test, "all": setup.words.answers}
     secrets = held_out.get(split, setup.recipe.secrets)

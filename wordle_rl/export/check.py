@@ -2,8 +2,11 @@
 
 The trained model answers in a few games on held-out secrets. Both models score the sampled tokens,
 in float32. So a difference comes from the written weights, and not from how they are computed with.
-Then the library that the folder is for answers greedily by itself, as its user would have it, with
-what the folder says about drawing.
+
+Then the trained model plays whole greedy games, and the library that the folder is for answers each
+of their prompts by itself, as its user would have it, with what the folder says about drawing. If
+all answers are equal, it plays the same games. Where an answer parts from the trained model's by
+rounding, the rest of that game is still compared, on the trained model's boards.
 """
 
 from __future__ import annotations
@@ -39,7 +42,10 @@ from wordle_rl.training.update import pad
 _GAMES = 24
 _ANSWERS = 2  # of each game, so that feedback is read, too
 _TOKENS = 64  # most of an answer
-_PROMPTS = 6  # to answer greedily
+_GREEDY = 4  # of the games, which are played greedily to their ends
+# Weights above which it is one game: in float32 on a CPU a library needs 2 s for an answer of
+# SmolLM2, so by weights some 40 s for one of a model with 3 billion.
+_LARGE = 2 * 10**8
 # How many times the largest change of a log-probability may part two greedy answers.
 _MOST_APART = 4
 _SEED = 0
@@ -112,54 +118,59 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """What the trained model said in a few games."""
+    """What the trained model said in a few games on held-out secrets."""
 
     opening: list[int]  # ids of the first prompt
     batch: Batch  # the conversations
     scores: FloatArray  # their log-probabilities [N, T]
-    prompts: list[list[int]]
+    prompts: list[list[int]]  # the distinct ones of whole greedy games
     answers: list[list[int]]  # its greedy ones to these prompts
     stops: Collection[int]
 
 
 def play_probe(source: Source) -> Probe:
-    """Let the trained model begin a few games, always the same ones."""
+    """Let the trained model begin a few games, always the same ones, and play some greedily."""
     policy = _build_policy(source, source.model)
     form = build_form(source.form, Chat(policy.tokenizer), source.style)
     tokens = min(source.sampling.max_tokens, _TOKENS)
     sampling = Sampling(temperature=source.sampling.temperature, max_tokens=tokens)
     draws = Draws(seed=_SEED, stream=Stream.EVALUATION)
-    secrets = itertools.islice(itertools.cycle(source.secrets), _GAMES)
-    games = new_games([*secrets], source.words, source.rules)
+    secrets = [*itertools.islice(itertools.cycle(source.secrets), _GAMES)]
     with announce("playing held-out games"):
         try:
             player = ModelPlayer(engine=policy.engine(), form=form, sampling=sampling, draws=draws)
-            play(player, games, answers=_ANSWERS)
-            talks = [*itertools.chain(*player.all_talks(games))]
+            talks = _talks_of(player, source, secrets, answers=_ANSWERS)
             batch = pad(talks, policy.tokenizer.pad_id)
-            prompts = [_last_prompt(talk) for talk in talks[:_PROMPTS]]
+            greedy = replace(player, sampling=replace(sampling, temperature=0.0), talks={})
+            few = 1 if policy.num_parameters[1] > _LARGE else _GREEDY
+            dialogues = _list_answers(_talks_of(greedy, source, secrets[:few]))
             return Probe(
                 opening=form.opening(State()),
                 batch=batch,
                 scores=policy.score(batch),
-                prompts=prompts,
-                answers=_answer_greedily(policy, prompts, tokens),
+                prompts=[[*prompt] for prompt in dialogues],
+                answers=[*dialogues.values()],
                 stops=policy.tokenizer.stop_ids,
             )
         except NotFinite as error:
             raise ConfigError(f"{error}: the weights of the run may be broken") from None
 
 
-def _last_prompt(talk: Talk) -> list[int]:
-    """A conversation up to its last answer."""
-    return talk.ids[: max(answer.start for answer in talk.answers.values())]
+def _talks_of(
+    player: ModelPlayer, source: Source, secrets: Sequence[str], answers: int | None = None
+) -> list[Talk]:
+    """The conversations of new games. answers: the most of a game; None plays each to its end."""
+    games = play(player, new_games(secrets, source.words, source.rules), answers=answers)
+    return [*itertools.chain(*player.all_talks(games))]
 
 
-def _answer_greedily(policy: Policy, prompts: list[list[int]], tokens: int) -> list[list[int]]:
-    """The likeliest answers to prompts, of at most so many tokens."""
-    sampling = Sampling(temperature=0, max_tokens=tokens)
-    answers = policy.engine().complete(prompts, sampling, np.zeros((len(prompts), tokens)))
-    return [answer.ids for answer in answers]
+def _list_answers(talks: Sequence[Talk]) -> dict[tuple[int, ...], list[int]]:
+    """Each distinct prompt of conversations, from their first token on, with its answer."""
+    return {
+        tuple(talk.ids[: part.start]): talk.ids[part.start : part.stop]
+        for talk in talks
+        for part in talk.answers.values()
+    }
 
 
 def answer_plainly(source: Source, folder: Path, form: Format, probe: Probe) -> list[list[int]]:

@@ -4,19 +4,24 @@ What is read has a limit of size and is checked, because it may come from somebo
 """
 
 import errno
+import gzip
 import hashlib
+import io
 import json
 import math
 import os
 import secrets
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from wordle_rl.runs.instantiate import ConfigError, check_type
 
 _LARGEST = 64 * 2**20  # bytes of a file that is read as a whole; ours stay below a megabyte
-_TAIL = 2**14  # bytes in which the last line of a log is looked for first
+_BLOCK = 2**14  # bytes that are read at once from the end of a log, or more for longer lines
+_PART = 2**24  # bytes of a log above which pack() compresses them
 _LARGEST_YAML, _DEEPEST = 2**17, 20  # letters and levels of a config
 
 
@@ -196,9 +201,11 @@ def render_template(file: Path, *, escape: bool = False, **found: Any) -> str:
 
 
 class StepLog:
-    """A file of JSON lines, each with the number of its step.
+    """A file of JSON lines, each with the number of its step; no line is of an earlier step.
 
     A killed process can tear only the last line. Readers skip it, and truncate_after removes it.
+    A log that is packed has earlier lines in parts beside the file, each a gzip file that is named
+    after its last step, such as games.000120.jsonl.gz for games.jsonl.
     """
 
     def __init__(self, path: Path) -> None:
@@ -224,13 +231,22 @@ class StepLog:
         return [*self.records()]
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """The records one by one. A line but the last that is no record of a step is an error."""
-        return (record for _, record in self._lines())
+        """The records one by one, those of parts first.
+
+        Raises FolderError for a line but the last that is no record of a step, and a damaged part.
+        """
+        for _, part in self._parts():
+            with _open_part(part) as file:
+                yield from (record for _, record in _read_lines(file, f"{part}"))
+        packed = self._packed()
+        for _, record in self._lines():
+            if record["step"] > packed:  # or a kill left it in both
+                yield record
 
     def read_on(self, begin: int, *, key: str = "") -> tuple[list[dict[str, Any]], int]:
         """The records behind a byte, and the byte behind the last of them, where to read on.
 
-        key: leaves out records without it, which are not decoded.
+        Parts are not read. key: leaves out records without it, which are not decoded.
         """
         found, end, wanted = [], begin, f'"{key}"'.encode() if key else b""
         for line, record in self._lines(begin, wanted):
@@ -240,28 +256,43 @@ class StepLog:
         return found, end
 
     def last(self) -> dict[str, Any] | None:
-        """The newest record, read from the end of the file; None without any."""
-        size = self.path.stat().st_size if self.path.exists() else 0
-        length = _TAIL
-        while size:
-            begin = max(size - length, 0)
-            with open(self.path, "rb") as file:
-                file.seek(begin)
-                lines = file.read(size - begin).splitlines(keepends=True)
-            whole = lines if begin == 0 else lines[1:]  # the first one may have begun before
-            for record in map(_record, reversed(whole)):
-                if record is not None:
-                    return record
-            if begin == 0:
-                break
-            length *= 8
-        return None
+        """The newest record of the file; None without any. Parts are not read."""
+        return next(self.newest(), None)
+
+    def newest(self) -> Iterator[dict[str, Any]]:
+        """The records of the file, newest first. Reads no more of its end than is asked for."""
+        return (record for _, record in self._from_end())
+
+    @property
+    def last_step(self) -> int:
+        """The step of the newest record; -1 without any."""
+        newest, packed = self.last(), self._packed()
+        return packed if newest is None else max(packed, newest["step"])
+
+    def pack(self, most: int = _PART) -> None:
+        """Move all lines to a compressed part if they have more than `most` bytes.
+
+        Call it between steps: no step is in two parts, or in a part and the file.
+        """
+        newest = self.last()
+        if newest is not None and self.path.stat().st_size > most:
+            part = self.path.with_suffix(f".{newest['step']:06d}{self.path.suffix}.gz")
+            write_bytes(part, gzip.compress(self.path.read_bytes(), 6, mtime=0))
+            os.truncate(self.path, 0)
 
     def truncate_after(self, step: int) -> None:
-        """Drop the records of later steps, and a torn last line."""
+        """Drop the records of later steps, and a torn last line. Reads the end alone."""
+        for last, part in reversed(self._parts()):
+            if last > step:
+                with _open_part(part) as file:
+                    lines = file.read()
+                write_bytes(self.path, lines)
+                part.unlink()
         if self.path.exists():
-            kept = [line for line, record in self._lines() if record["step"] <= step]
-            write_bytes(self.path, b"".join(kept))
+            kept = ((end, one["step"]) for end, one in self._from_end() if one["step"] <= step)
+            end, newest = next(kept, (0, -1))
+            os.truncate(self.path, end if newest > self._packed() else 0)
+            self.sync()
 
     def sync(self) -> None:
         """Flush the file to disk, so that it is never behind a checkpoint written next."""
@@ -269,21 +300,73 @@ class StepLog:
             with open(self.path, "rb") as file:
                 os.fsync(file.fileno())
 
+    def _parts(self) -> list[tuple[int, Path]]:
+        """The last steps of the parts, ascending, with their files."""
+        found = self.path.parent.glob(f"{self.path.stem}.*{self.path.suffix}.gz")
+        steps = (
+            (path.name.removeprefix(f"{self.path.stem}.").split(".")[0], path) for path in found
+        )
+        return sorted((int(step), path) for step, path in steps if step.isdecimal())
+
+    def _packed(self) -> int:
+        """The last step of the parts; -1 without any."""
+        return max((step for step, _ in self._parts()), default=-1)
+
     def _lines(self, begin: int = 0, wanted: bytes = b"") -> Iterator[tuple[bytes, dict[str, Any]]]:
-        """Lines with their records. begin: byte of the first. wanted: {} for lines without it."""
+        """Lines of the file with their records. begin: byte of the first. For wanted see below."""
+        if self.path.exists():
+            with open(self.path, "rb") as file:
+                file.seek(begin)
+                behind = f" behind byte {begin}" if begin else ""
+                yield from _read_lines(file, f"{self.path}", behind, wanted)
+
+    def _from_end(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Records of the file, newest first, each with the byte behind its line."""
         if not self.path.exists():
             return
         with open(self.path, "rb") as file:
-            file.seek(begin)
-            for number, line in enumerate(file, 1):
-                record = _record(line) if wanted in line else {}
-                if record is not None:
-                    yield line, record
-                elif file.read(1):  # a torn line is forgiven when nothing follows
-                    behind = f" behind byte {begin}" if begin else ""
-                    raise FolderError(
-                        f"{self.path} line {number}{behind}: not a JSON record of a step"
-                    )
+            begin = size = end = file.seek(0, os.SEEK_END)
+            rest = b""  # the end of a line whose begin has not been read
+            while begin:
+                length = min(max(_BLOCK, len(rest)), begin)
+                begin = file.seek(begin - length)
+                lines = io.BytesIO(file.read(length) + rest).readlines()
+                rest = lines.pop(0) if begin else b""
+                for line in reversed(lines):
+                    record = _record(line)
+                    if record is not None:
+                        yield end, record
+                    elif end < size:  # a torn line is forgiven when nothing follows
+                        raise FolderError(
+                            f"{self.path} line behind byte {end - len(line)}: not a JSON record of "
+                            "a step"
+                        )
+                    end -= len(line)
+
+
+@contextmanager
+def _open_part(path: Path) -> Iterator[gzip.GzipFile]:
+    """A part of a log to read from. Raises FolderError when it is damaged."""
+    try:
+        with gzip.open(path) as file:
+            yield file
+    except (OSError, EOFError, zlib.error) as error:
+        raise FolderError(f"{path}: cannot be read ({error})") from None
+
+
+def _read_lines(
+    file: BinaryIO | gzip.GzipFile, name: str, behind: str = "", wanted: bytes = b""
+) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Lines with their records; wanted: {} for lines without it. Raises FolderError.
+
+    name, behind: what an error calls the file, and where its first line begins.
+    """
+    for number, line in enumerate(file, 1):
+        record = _record(line) if wanted in line else {}
+        if record is not None:
+            yield line, record
+        elif file.read(1):  # a torn line is forgiven when nothing follows
+            raise FolderError(f"{name} line {number}{behind}: not a JSON record of a step")
 
 
 def _record(line: bytes) -> dict[str, Any] | None:

@@ -1,8 +1,9 @@
 """Everything that a run writes for people: metrics, games, boards, and what the loggers get."""
 
+import itertools
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ from wordle_rl.evaluation.summary import game_record, most_common_guesses
 from wordle_rl.game.rules import Game
 from wordle_rl.rewards.scoring import GameReward, reward_of_guess
 from wordle_rl.rollouts.talk import games_of
+from wordle_rl.runs.files import StepLog
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training.experiment import TrainerSettings
 from wordle_rl.training.step import StepResult
@@ -25,8 +27,9 @@ class Reporter(Protocol):
     def text(self, tag: str, markdown: str, step: int) -> None: ...
     def histogram(self, tag: str, values: Sequence[float], step: int) -> None: ...
     def games(self, records: Sequence[Mapping[str, Any]], step: int) -> None: ...  # a validation's
-    # What was received after a step is received again. kept: the metrics until then.
-    def cut_back(self, step: int, kept: Sequence[Mapping[str, Any]]) -> None: ...
+    # What was received after a step is received again. kept: the metrics until then, read when
+    # they are asked for.
+    def cut_back(self, step: int, kept: Iterable[Mapping[str, Any]]) -> None: ...
 
 
 class RunLog:
@@ -88,6 +91,7 @@ class RunLog:
         self._boards(step, "validation games", shown, theirs, shown)
         records = [*map(game_record, games, rewards)]
         self._validations.extend(step, records)
+        self._validations.pack()
         self._reporter.games(records, step)
 
     def _boards(
@@ -112,22 +116,24 @@ class RunLog:
         self._reporter.text(tag, text, step)
 
     def cut_back(self, step: int) -> None:
-        """Delete what was logged after a step."""
-        if self.writes:
-            for log in (self._metrics, self._games, self._validations):
-                log.truncate_after(step)
-            rows = self._metrics.read()
-            self._reporter.cut_back(step, rows)
-            self.start = rows[0] if rows else {}
-            validated = {row["step"] for row in rows if "val/win_rate" in row}
-            played = {game["step"] for game in self._validations.records()}
-            for log, lost in (
-                (self._metrics, {*range(step + 1)} - {row["step"] for row in rows}),
-                (self._validations, validated - played),
-            ):
-                if lost:
-                    named = f"{log.path} has lost {len(lost)} steps, the first one {min(lost)}"
-                    print(f"warning: {named}; curves and verdicts lack them", file=sys.stderr)
+        """Delete what was logged after a step. Reads the logs' ends and the first metrics."""
+        if not self.writes:
+            return
+        for log in (self._metrics, self._games, self._validations):
+            log.truncate_after(step)
+        self.start = next(self._metrics.records(), {})
+        self._reporter.cut_back(step, self._metrics.records())
+        self._warn_of_lost(self._metrics, [*range(self._metrics.last_step + 1, step + 1)])
+        last = self._validations.last_step
+        newer = itertools.takewhile(lambda row: row["step"] > last, self._metrics.newest())
+        validated = [row["step"] for row in newer if "val/win_rate" in row]
+        self._warn_of_lost(self._validations, validated)
+
+    def _warn_of_lost(self, log: StepLog, steps: Sequence[int]) -> None:
+        """Warn of steps at a log's end that it lacks, as after a power cut."""
+        if steps:
+            named = f"{log.path} has lost {len(steps)} steps, the first one {min(steps)}"
+            print(f"warning: {named}; curves and verdicts lack them", file=sys.stderr)
 
     def sync(self) -> None:
         """Flush the logs to disk."""

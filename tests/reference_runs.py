@@ -65,9 +65,12 @@ def run(line: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "train.py", *line.split(), *ALL.split(), f"output_dir={folder}"]
         done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True,
+            command,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
-        )  # fmt: skip
+        )
         if done.returncode:
             sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
         [out] = (path for path in Path(folder).iterdir() if path.is_dir())

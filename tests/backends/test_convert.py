@@ -34,8 +34,14 @@ STAGES = [
 def multimodal() -> Any:
     """Gemma 3 as released: a text model beside one for images."""
     text = gemma().config.to_dict()
-    vision = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1,
-              "num_attention_heads": 2, "image_size": 28, "patch_size": 14}  # fmt: skip
+    vision = {
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "image_size": 28,
+        "patch_size": 14,
+    }
     config = Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=1)
     torch.manual_seed(0)
     return Gemma3ForConditionalGeneration(config)
@@ -89,8 +95,9 @@ def test_a_converted_adapter_scores_as_it_did(kind, tmp_path):
     ids = [3, 9, 4, 11, 12, 5, 6, 20, 21, 22]
     with torch.no_grad():
         expected = model.eval()(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1).numpy()
-    network, _ = mlx_lm.load(str(base), adapter_path=str(tmp_path / "mlx"),
-                             model_config=corrected(base))  # fmt: skip
+    network, _ = mlx_lm.load(
+        str(base), adapter_path=str(tmp_path / "mlx"), model_config=corrected(base)
+    )
     logits = network(mx.array([ids]))[0].astype(mx.float32)
     found = np.array(logits - mx.logsumexp(logits, axis=-1, keepdims=True))
     assert np.abs(found - expected).max() < 1e-4
@@ -123,10 +130,16 @@ def test_a_copy_of_an_adapter_without_its_chat_template_is_asked_as_its_base(tmp
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # peft's, as it is made
-@pytest.mark.parametrize("setting", [
-    {"modules_to_save": ["lm_head"]}, {"bias": "all"}, {"trainable_token_indices": [3, 4]},
-    {"target_modules": ["q_proj", "lm_head"]}, {"target_modules": ["q_proj", "embed_tokens"]},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"modules_to_save": ["lm_head"]},
+        {"bias": "all"},
+        {"trainable_token_indices": [3, 4]},
+        {"target_modules": ["q_proj", "lm_head"]},
+        {"target_modules": ["q_proj", "embed_tokens"]},
+    ],
+)
 def test_an_adapter_of_more_than_the_layers_is_refused_by_name(setting, tmp_path):
     _, _, peft = adapted("qwen2", tmp_path, **setting)
     [(name, value)] = setting.items()

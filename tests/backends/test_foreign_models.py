@@ -65,13 +65,12 @@ GARBAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
     "weights: others": (MODEL, lambda p: save_file({"a": torch.zeros(3)}, p)),
     "optimiser: code": (OPTIMIZER, lambda p: torch.save(Evil(p.with_name("made")), p)),
     "optimiser: another shape": (
-        OPTIMIZER, lambda p: states(p, lambda s: s.update({"0.0.exp_avg": torch.zeros(3)})),
+        OPTIMIZER,
+        lambda p: states(p, lambda s: s.update({"0.0.exp_avg": torch.zeros(3)})),
     ),
-    "optimiser: an entry less": (
-        OPTIMIZER, lambda p: states(p, lambda s: s.pop("0.0.exp_avg_sq")),
-    ),
+    "optimiser: an entry less": (OPTIMIZER, lambda p: states(p, lambda s: s.pop("0.0.exp_avg_sq"))),
     "state: text": ("state.json", lambda p: p.write_text("garbage")),
-}  # fmt: skip
+}
 
 
 def reseal(checkpoint: Path, step: int) -> None:

@@ -37,9 +37,10 @@ GRAMMARS = {
 def words_left(guesses: Sequence[str], grammar: dict[str, Any]) -> list[str]:
     """The words that a grammar allows after some guesses, by its definition."""
     fits = [
-        word for word in WORDS.allowed
+        word
+        for word in WORDS.allowed
         if all(marks(guess, word) == marks(guess, SECRET) for guess in guesses)
-    ]  # fmt: skip
+    ]
     if grammar["grammar"] == "clues" and len(fits) <= grammar.get("grammar_from", 99):
         return fits
     return [w for w in WORDS.allowed if grammar.get("repeats", True) or w not in guesses]
@@ -131,9 +132,12 @@ def test_draws_follow_the_masked_distribution_and_the_trainer_scores_them_alike(
     grammar, count = GRAMMARS[name], 300
     sampling = Sampling(temperature=TEMPERATURE, max_tokens=40, **grammar)
     player = ModelPlayer(
-        engine=policy.engine(), form=form, sampling=sampling, draws=Draws(seed=1),
+        engine=policy.engine(),
+        form=form,
+        sampling=sampling,
+        draws=Draws(seed=1),
         knowledge=Knowledge(WORDS, build_table(WORDS)),
-    )  # fmt: skip
+    )
     played = play(player, new_games([SECRET] * count, WORDS, RULES))
     drawn = [tuple(turn.guess for turn in game.turns) for game in played]
     known, plain = {}, plain_copy(model)
@@ -172,9 +176,12 @@ def test_an_untrained_model_guesses_an_allowed_word_each_turn_none_twice(style, 
     words = original.words
     check_grammar(form, sampling, words.allowed_set)
     player = ModelPlayer(
-        engine=policy.engine(), form=form, sampling=sampling, draws=Draws(seed=0),
+        engine=policy.engine(),
+        form=form,
+        sampling=sampling,
+        draws=Draws(seed=0),
         knowledge=original,
-    )  # fmt: skip
+    )
     games = play(player, new_games(words.answers[:count], words, Rules()))
     guesses = [[turn.guess for turn in game.turns] for game in games]
     assert sum(map(len, guesses)) > 5.9 * count

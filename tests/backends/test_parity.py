@@ -305,9 +305,11 @@ def test_200_greedy_games_are_the_same_token_by_token(kind):
     games = real_games if kind == "micro" else made_up_games
     played = [
         games(policy)
-        for policy in (policy_of(model, tokenizer, max_context=400),
-                       mlx_policy_of(model, tokenizer, max_context=400))
-    ]  # fmt: skip
+        for policy in (
+            policy_of(model, tokenizer, max_context=400),
+            mlx_policy_of(model, tokenizer, max_context=400),
+        )
+    ]
     distinct = {str(talk.ids) for talk in played[0]}
     assert len(distinct) > 50, "the games must differ"
     near = [

@@ -95,8 +95,10 @@ def test_agreement_is_the_cosine_of_the_gradients_of_two_halves(
     advantages = [0.7, -1.3, 0.4]
     gradients = [a * row_gradient(plain, *row) for a, row in zip(advantages, ROWS, strict=True)]
     halves = np.isin(np.arange(3), second)
-    sums = [sum(g for g, half in zip(gradients, halves, strict=True) if half is way)
-            for way in (np.False_, np.True_)]  # fmt: skip
+    sums = [
+        sum(g for g, half in zip(gradients, halves, strict=True) if half is way)
+        for way in (np.False_, np.True_)
+    ]
     cosine = sums[0] @ sums[1] / np.linalg.norm(sums[0]) / np.linalg.norm(sums[1])
     policy = backend.policy_of(model, micro_batch_tokens=micro_batch_tokens)
     metrics = policy.update(replace(games(), halves=halves), PLAIN)

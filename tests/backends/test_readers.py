@@ -50,8 +50,10 @@ def test_transformers_4_reads_what_transformers_5_reads(tmp_path) -> None:
     for family in (families := ["llama", "qwen2", "qwen3", "gemma3"]):
         write(family, tmp_path / family)
     path, call = {"PYTHONPATH": str(tmp_path / "older")}, [sys.executable, "-c", READ, *families]
-    new, old = (subprocess.check_output(call, cwd=tmp_path, env=os.environ | more).splitlines()
-                for more in ({}, path))  # fmt: skip
+    new, old = (
+        subprocess.check_output(call, cwd=tmp_path, env=os.environ | more).splitlines()
+        for more in ({}, path)
+    )
     assert old[0] == b"4.57.6" != new[0] and len(new) == 1 + len(families)
     for found, expected in zip(old[1:], new[1:], strict=True):
         (logits, *names), (wanted, *others) = json.loads(found), json.loads(expected)

@@ -189,11 +189,20 @@ def test_template_and_end_of_an_answer_are_the_models_own(name):
 @pytest.mark.parametrize("name", [pytest.param("smollm2", marks=needs_real("smollm2"))])
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(name, tmp_path, quiet):
     given = [
-        f"model={name}", "experiment=imitate", "rollout.groups=2", "rules.max_turns=2",
-        "backend.threads=1", "logger=none", "trainer.steps=2", "trainer.checkpoint_every=1",
-        "trainer.validate_every=2", "trainer.validation_games=2", "optim.warmup_steps=0",
-        "trainer.report=true", "trainer.report_limit=2",
-    ]  # fmt: skip
+        f"model={name}",
+        "experiment=imitate",
+        "rollout.groups=2",
+        "rules.max_turns=2",
+        "backend.threads=1",
+        "logger=none",
+        "trainer.steps=2",
+        "trainer.checkpoint_every=1",
+        "trainer.validate_every=2",
+        "trainer.validation_games=2",
+        "optim.warmup_steps=0",
+        "trainer.report=true",
+        "trainer.report_limit=2",
+    ]
     for place in ("whole", "stopped"):
         (tmp_path / place).mkdir()
     _, whole = run(tmp_path / "whole", *given)

@@ -22,10 +22,16 @@ LONGEST = GameSize(opening=388, whole=2071, trained=1536)
 def plan(**changes: Any) -> Plan:
     """Qwen2.5-3B with its defaults on one GPU."""
     fields: dict[str, Any] = {
-        "sizes": QWEN, "device_kind": "cuda", "half": True, "lora": LoraSettings(rank=32),
-        "game": LONGEST, "longest": 2071, "games": 512, "held_out_games": 200,
+        "sizes": QWEN,
+        "device_kind": "cuda",
+        "half": True,
+        "lora": LoraSettings(rank=32),
+        "game": LONGEST,
+        "longest": 2071,
+        "games": 512,
+        "held_out_games": 200,
         "micro_batch_tokens": 4096,
-    }  # fmt: skip
+    }
     return Plan(**(fields | changes))
 
 
@@ -67,20 +73,21 @@ def test_keys_and_values_by_hand():
 COUNTED: dict[str, tuple[dict[str, Any], tuple[float, float, float]]] = {
     "qwen3b on cuda": ({}, (59.23, 36.98, 8.87)),
     "qwen3b on mlx": ({"device_kind": "mlx"}, (52.03, 36.94, 9.08)),
-    "qwen1.5b on cuda": (
-        {"sizes": QWEN_SMALL, "lora": LoraSettings(rank=8)},
-        (43.71, 21.92, 4.71),
-    ),
+    "qwen1.5b on cuda": ({"sizes": QWEN_SMALL, "lora": LoraSettings(rank=8)}, (43.71, 21.92, 4.71)),
     "gemma4b on mlx": (
-        {"sizes": GEMMA, "device_kind": "mlx", "lora": LoraSettings(rank=8), "games": 32,
-         "held_out_games": 16, "micro_batch_tokens": 2048},
+        {
+            "sizes": GEMMA,
+            "device_kind": "mlx",
+            "lora": LoraSettings(rank=8),
+            "games": 32,
+            "held_out_games": 16,
+            "micro_batch_tokens": 2048,
+        },
         # 14.74 with rings; 29 sliding layers of 32 games keep 832 tokens more.
         (14.74 + 32 * 4096 * 29 * 832 / GB, 25.49, 9.27),
     ),
-    "gemma4b on cuda": (
-        {"sizes": GEMMA, "lora": LoraSettings(rank=8)}, (176.47, 42.50, 10.80),
-    ),
-}  # fmt: skip
+    "gemma4b on cuda": ({"sizes": GEMMA, "lora": LoraSettings(rank=8)}, (176.47, 42.50, 10.80)),
+}
 
 
 @pytest.mark.parametrize("name", COUNTED)
@@ -120,12 +127,18 @@ def test_the_plan_and_the_trainer_share_the_same_openings(family, length, checkp
     )
     once, apart = (
         replace(
-            plan(), sizes=read_sizes(model.config), device_kind="cpu", half=False, lora=None,
-            game=GameSize(opening=shared, whole=length, trained=25), sequences=5,
-            micro_batch_tokens=5 * length, checkpointing=checkpointing,
+            plan(),
+            sizes=read_sizes(model.config),
+            device_kind="cpu",
+            half=False,
+            lora=None,
+            game=GameSize(opening=shared, whole=length, trained=25),
+            sequences=5,
+            micro_batch_tokens=5 * length,
+            checkpointing=checkpointing,
         ).activations
         for shared in (opening, 0)
-    )  # fmt: skip
+    )
     with LayerTokens() as tokens:
         policy.score(batch)
     layers = model.config.num_hidden_layers
@@ -138,9 +151,15 @@ def test_the_plan_and_the_trainer_compute_each_prompt_once(alike):
     rows = [[10 + row // alike] * opening + [5 + row] * 30 for row in range(8)]
     batch = batch_of([(ids, [0] * opening + [1] * 30) for ids in rows], [1.0] * 8)
     planned = replace(
-        plan(), sizes=read_sizes(model.config), device_kind="cpu", lora=None, sequences=8,
-        game=GameSize(opening, length, 30), micro_batch_tokens=8 * length, alike=alike,
-    )  # fmt: skip
+        plan(),
+        sizes=read_sizes(model.config),
+        device_kind="cpu",
+        lora=None,
+        sequences=8,
+        game=GameSize(opening, length, 30),
+        micro_batch_tokens=8 * length,
+        alike=alike,
+    )
     with LayerTokens() as tokens:
         policy_of(model, micro_batch_tokens=8 * length, max_context=700).score(batch)
     expected = model.config.num_hidden_layers * (8 * length - planned.shared)

@@ -16,9 +16,10 @@ def test_rows_are_the_distinct_beginnings_and_see_their_own_tokens(words, least,
         count, width = random.integers(1, 9), random.integers(1, 12)
         ids, ends = random.integers(0, words, (count, width)), random.integers(0, width + 1, count)
         begins = {
-            tuple(ids[row, : n + 1].tolist()): (row, n) for row in range(count)
+            tuple(ids[row, : n + 1].tolist()): (row, n)
+            for row in range(count)
             for n in range(ends[row])
-        }  # fmt: skip
+        }
         found = number_prefixes(ids, ends)
         assert len(found.tokens) == len(begins)
         blocks = arrange_blocks(found)

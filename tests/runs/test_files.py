@@ -120,8 +120,11 @@ def test_cutting_back_reads_the_end_alone(tmp_path):
     with open(log.path, "ab") as file:
         file.write(b'{"step": 9, "te')
     assert [log.last_step, *(row["step"] for row, _ in zip(log.newest(), "abc", strict=False))] == [
-        8, 8, 7, 6,
-    ]  # fmt: skip
+        8,
+        8,
+        7,
+        6,
+    ]
     log.truncate_after(5)
     assert (log.last_step, log.path.stat().st_size) == (5, 2**40 + 1 + kept)
 

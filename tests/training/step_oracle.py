@@ -346,9 +346,11 @@ class Oracle:
     def _fields(self, n: int, weights: np.ndarray) -> dict[str, np.ndarray]:
         row = self.rows[n]
         found = {
-            "ids": row.ids, "sampler_logprobs": row.sampler, "advantages": self.advantage(row),
+            "ids": row.ids,
+            "sampler_logprobs": row.sampler,
+            "advantages": self.advantage(row),
             "weights": [weights[row.rollout]] * len(row.ids),
-        }  # fmt: skip
+        }
         algorithm = self.algorithm
         scored = algorithm.scores_rollouts and not self.played.lagged
         if algorithm.epochs * algorithm.minibatches > 1 or scored:

@@ -69,9 +69,13 @@ def test_no_held_out_secret_is_ever_played(recipe):  # row 38
 
 KINDS = {
     "a share, replacements": ["words.allowed_share=0.5", "algorithm=dapo", "algorithm.resample=2"],
-    "imitation": ["words.protocol=allowed", "algorithm=distill",
-                  "algorithm.player=random_consistent_allowed", "num_generations=1"],
-}  # fmt: skip
+    "imitation": [
+        "words.protocol=allowed",
+        "algorithm=distill",
+        "algorithm.player=random_consistent_allowed",
+        "num_generations=1",
+    ],
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,10 +83,18 @@ def test_a_run_trains_on_allowed_words_and_records_it(kind, tmp_path):  # row 38
     small = [
         "model=untrained",
         "model.shape={hidden_size: 32, layers: 2, heads: 4, kv_heads: 2, intermediate_size: 64}",
-        "num_generations=2", "words.test=6", "words.val=6", "rollout.groups=4", "logger=none",
-        "backend.precision=fp32", "backend.accelerator=cpu", "backend.threads=1",
-        "trainer.steps=2", "trainer.show_games=0", "trainer.games_every=1",
-    ]  # fmt: skip
+        "num_generations=2",
+        "words.test=6",
+        "words.val=6",
+        "rollout.groups=4",
+        "logger=none",
+        "backend.precision=fp32",
+        "backend.accelerator=cpu",
+        "backend.threads=1",
+        "trainer.steps=2",
+        "trainer.show_games=0",
+        "trainer.games_every=1",
+    ]
     summary, folder = run(tmp_path, *small, *KINDS[kind])
     share = 0.5 if "share" in kind else None
     for step in metrics_of(folder)[1:]:

@@ -97,9 +97,13 @@ def test_linear_weights_move_evenly_and_so_does_the_reward_of_any_game(words):
             assert plan.rewards.reward(game).total == pytest.approx(mixed, abs=1e-8)
         taught.observe(games(ANY))
     assert seen == [
-        ("first", 0.5), ("between", 0.625), ("between", 0.75), ("between", 0.875),
-        ("reward", 1.0), ("reward", 1.0),
-    ]  # fmt: skip
+        ("first", 0.5),
+        ("between", 0.625),
+        ("between", 0.75),
+        ("between", 0.875),
+        ("reward", 1.0),
+        ("reward", 1.0),
+    ]
 
 
 def test_the_gate_opens_once_the_format_was_good_over_its_window_and_stays_open(words):
@@ -189,12 +193,18 @@ def test_stopped_inside_a_stage_a_run_equals_one_that_never_stopped(  # row 22
     name, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(HFTokenizer, "decode", some_guess)
-    first = ["reward@curriculum.first=phase2_brief", "curriculum.first.lawful=false",
-             "curriculum.first.components.brevity.per=4"]  # fmt: skip
+    first = [
+        "reward@curriculum.first=phase2_brief",
+        "curriculum.first.lawful=false",
+        "curriculum.first.components.brevity.per=4",
+    ]
     given = [
-        *settings(tmp_path, "sft"), "algorithm=grpo", f"curriculum={name}", *RUNS[name],
+        *settings(tmp_path, "sft"),
+        "algorithm=grpo",
+        f"curriculum={name}",
+        *RUNS[name],
         *(first if name != "replay" else []),
-    ]  # fmt: skip
+    ]
     (root := tmp_path / "runs").mkdir()
     _, unbroken = run(root, *given)
     moves = [m[f"curriculum/{MOVES[name]}"] for m in metrics_of(unbroken)[1:]]

@@ -23,11 +23,22 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 SHAPE = "model.shape={hidden_size: 32, layers: 2, heads: 4, kv_heads: 2, intermediate_size: 64}"
 SMALL = [
-    "model=untrained", SHAPE, "words.test=6", "words.val=6", "rollout.groups=4",
-    "num_generations=2", "backend.precision=fp32", "backend.accelerator=cpu", "backend.threads=1",
-    "logger=none", "trainer.report=false", "trainer.show_games=0", "trainer.games_every=1",
-    "trainer.validate_every=9", "trainer.checkpoint_every=1",
-]  # fmt: skip
+    "model=untrained",
+    SHAPE,
+    "words.test=6",
+    "words.val=6",
+    "rollout.groups=4",
+    "num_generations=2",
+    "backend.precision=fp32",
+    "backend.accelerator=cpu",
+    "backend.threads=1",
+    "logger=none",
+    "trainer.report=false",
+    "trainer.show_games=0",
+    "trainer.games_every=1",
+    "trainer.validate_every=9",
+    "trainer.checkpoint_every=1",
+]
 SFT = ["algorithm=sft", "num_generations=1"]
 
 

@@ -168,10 +168,16 @@ def stage_of(run: Path, prompt: str, algorithm: str, player: str | None) -> dict
     secrets = hashlib.sha256("\n".join(sorted(by_hash[12:])).encode()).hexdigest()
     assert manifest["digests"]["secrets"] == secrets
     return {
-        "run": run.name, "algorithm": algorithm, "player": player, "protocol": "split",
-        "secrets": 60, "held_out": 12, "digests": manifest["digests"], "prompt": prompt,
+        "run": run.name,
+        "algorithm": algorithm,
+        "player": player,
+        "protocol": "split",
+        "secrets": 60,
+        "held_out": 12,
+        "digests": manifest["digests"],
+        "prompt": prompt,
         "form": "conversation",
-    }  # fmt: skip
+    }
 
 
 def test_the_stages_before_are_kept_whatever_the_last_one_was(

@@ -119,9 +119,11 @@ def test_without_the_cap_an_earlier_policys_draws_have_the_mean_gradient_of_this
     pairs = np.stack(np.broadcast_arrays(rewards[:, None], rewards), axis=-1).reshape(-1, 2)
     advantages = algorithm.compare(pairs)[:, 0].reshape(64, 64) @ drawn
     batch = batch_of(
-        [(row, [0, 0, 0, 1]) for row in rows], advantages.tolist(), weights=drawn.tolist(),
+        [(row, [0, 0, 0, 1]) for row in rows],
+        advantages.tolist(),
+        weights=drawn.tolist(),
         sampler=[told.tolist() for told in earlier],
-    )  # fmt: skip
+    )
     found = backend.gradients(backend.policy_of(model), batch, algorithm)
     slope = torch.cat([torch.as_tensor(found[n]).ravel() for n, _ in plain.named_parameters()])
     gap = (slope - right).norm() / right.norm()

@@ -91,9 +91,12 @@ def recipe(**fields: Any):
 
 def test_a_letter_is_compared_with_the_same_letter_of_the_groups_guesses():
     rollouts = [
-        rollout_of(0, CHART), rollout_of(0, CHARP), rollout_of(0, CHATP), rollout_of(0, NOTHING),
+        rollout_of(0, CHART),
+        rollout_of(0, CHARP),
+        rollout_of(0, CHATP),
+        rollout_of(0, NOTHING),
         rollout_of(1, CHARP),
-    ]  # fmt: skip
+    ]
     found = letter_advantages(rollouts, recipe(letter_weight=2.0), Texts())
     thirds = [0, 0, 0, 0, 2 * (1 - 2 / 3), 2 * (1 - 1 / 2), 0]
     np.testing.assert_allclose(found[0][0], thirds)

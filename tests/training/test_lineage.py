@@ -20,11 +20,13 @@ def digest(secrets) -> str:
 
 def stage(name: str, protocol: str, secrets, **more: Any) -> dict[str, Any]:
     return {
-        "run": f"{DATE}_{name}", "protocol": protocol, "secrets": len(secrets),
+        "run": f"{DATE}_{name}",
+        "protocol": protocol,
+        "secrets": len(secrets),
         "held_out": 515,
         "digests": {"words": WORDS.digest, "splits": SPLITS.digest, "secrets": digest(secrets)},
         **more,
-    }  # fmt: skip
+    }
 
 
 ALLOWED = {*WORDS.allowed} - {*SPLITS.test, *SPLITS.val}

@@ -53,17 +53,29 @@ def test_memory_of_an_embedded_model_does_not_grow_once_its_caches_are_full(tmp_
     script = tmp_path / "full_caches.py"
     script.write_text(FULL_CACHES)
     given = [
-        "experiment=none", "model=micro", "rollout.groups=4", "num_generations=4",
-        "words.test=20", "words.val=6", "backend.threads=1", "trainer.report=false",
-        "trainer.steps=250", "logger=none", "trainer.validate_every=50",
-        "trainer.checkpoint_every=50", "trainer.show_games=0",
+        "experiment=none",
+        "model=micro",
+        "rollout.groups=4",
+        "num_generations=4",
+        "words.test=20",
+        "words.val=6",
+        "backend.threads=1",
+        "trainer.report=false",
+        "trainer.steps=250",
+        "logger=none",
+        "trainer.validate_every=50",
+        "trainer.checkpoint_every=50",
+        "trainer.show_games=0",
         f"output_dir={tmp_path / 'out'}",
-    ]  # fmt: skip
+    ]
     subprocess.run(
-        [sys.executable, str(script), *given], cwd=ROOT, check=True, capture_output=True,
+        [sys.executable, str(script), *given],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
         # oneDNN caches prepared products, and so does torch: hundreds of MB by default.
         env={**os.environ, "PYTHONPATH": str(ROOT), **dict.fromkeys(CACHES, "8")},
-    )  # fmt: skip
+    )
     [folder] = (tmp_path / "out").iterdir()
     resident = [1e3 * m[RESIDENT] for m in metrics_of(folder)[1:]]  # MB
     # The allocator takes some hundred steps of games of all lengths to find its size.

@@ -253,8 +253,13 @@ def test_what_a_resume_changed_stays_in_force(tmp_path, root, capsys, monkeypatc
     assert [m.get("lr") for m in metrics_of(folder)[2:]] == [1e-5] * 2
     assert saved[-1] == (0.9, 0.5)
     # Stopped before anything was loaded.
-    stop(lightning_backend, "build_policy", 1, signal.SIGINT,
-         partial(resume, folder, "trainer.steps=4", "optim.lr=2e-5"))  # fmt: skip
+    stop(
+        lightning_backend,
+        "build_policy",
+        1,
+        signal.SIGINT,
+        partial(resume, folder, "trainer.steps=4", "optim.lr=2e-5"),
+    )
     resume(folder)
     assert metrics_of(folder)[4]["lr"] == 2e-5
     resumes = RunFolder(folder).manifest()["resumes"]

@@ -30,9 +30,14 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 SMALL = [
     "model.shape={hidden_size: 32, layers: 2, heads: 4, kv_heads: 2, intermediate_size: 64}",
-    "words.test=12", "words.val=12", "rollout.groups=4", "backend.precision=fp32",
-    "backend.threads=1", "logger=none", "trainer.games_every=2",
-]  # fmt: skip
+    "words.test=12",
+    "words.val=12",
+    "rollout.groups=4",
+    "backend.precision=fp32",
+    "backend.threads=1",
+    "logger=none",
+    "trainer.games_every=2",
+]
 SUPERVISED = [*TINY.split(), "words.protocol=split", *SMALL]
 REINFORCED = [
     "model=untrained",
@@ -50,11 +55,18 @@ REINFORCED = [
 # A short run in which the sampled policy improves by far more than chance, on any backend. It
 # validates as it samples, four games per secret.
 LEARNING = [
-    "model=micro", "rollout.groups=16", "optim.schedule=constant", "trainer.steps=20",
-    "trainer.validate_every=20", "trainer.validation_temperature=1.0",
-    "trainer.validation_samples=4", "trainer.checkpoint_every=20", "trainer.games_every=20",
-    "trainer.report=false", "logger=none",
-]  # fmt: skip
+    "model=micro",
+    "rollout.groups=16",
+    "optim.schedule=constant",
+    "trainer.steps=20",
+    "trainer.validate_every=20",
+    "trainer.validation_temperature=1.0",
+    "trainer.validation_samples=4",
+    "trainer.checkpoint_every=20",
+    "trainer.games_every=20",
+    "trainer.report=false",
+    "logger=none",
+]
 
 
 def run(tmp_path: Path, *overrides: str) -> tuple[dict, Path]:
@@ -112,13 +124,35 @@ def test_training_games_that_run_out_of_context_are_counted_and_told(kind, tmp_p
 def test_a_step_logs_loss_rewards_groups_speed_and_where_time_went(reinforced) -> None:
     step = metrics_of(reinforced[1])[-1]
     for key in (
-        "loss", "reward/mean", "reward/format", "train/win_rate", "groups/zero_spread", "lr",
-        "games_per_second", "grad_norm", "policy/kl", "policy/ratio_gap", "policy/sampler_gap",
-        "time/prefill", "time/decode", "time/reward", "time/forward", "time/backward",
-        "time/optimizer", "val/win_rate", "val/reward", "memory/resident_gb", "memory/device_gb",
-        "skill/consistency_placed", "skill/turn_2/consistency", "skill/bits_ratio", "skill/regret",
-        "val/skill/consistency", "val/skill/regret", "curriculum/replayed",
-    ):  # fmt: skip
+        "loss",
+        "reward/mean",
+        "reward/format",
+        "train/win_rate",
+        "groups/zero_spread",
+        "lr",
+        "games_per_second",
+        "grad_norm",
+        "policy/kl",
+        "policy/ratio_gap",
+        "policy/sampler_gap",
+        "time/prefill",
+        "time/decode",
+        "time/reward",
+        "time/forward",
+        "time/backward",
+        "time/optimizer",
+        "val/win_rate",
+        "val/reward",
+        "memory/resident_gb",
+        "memory/device_gb",
+        "skill/consistency_placed",
+        "skill/turn_2/consistency",
+        "skill/bits_ratio",
+        "skill/regret",
+        "val/skill/consistency",
+        "val/skill/regret",
+        "curriculum/replayed",
+    ):
         assert key in step
     assert step["policy/ratio_gap"] == 0.0  # row 3
     assert step["policy/sampler_gap"] < 1e-4  # row 4: scored as it was drawn
@@ -138,9 +172,10 @@ def test_neither_watched_secrets_nor_a_slow_machine_change_anything_else(
     seen = metrics_of(run(tmp_path, *REINFORCED, *given)[1])
     keys = {key for record in seen for key in record if key.startswith("watch/")}
     assert keys == {
-        f"watch/{s}/{m}" for s in ("train", "test")
+        f"watch/{s}/{m}"
+        for s in ("train", "test")
         for m in ("win_rate", "mean_guesses_with_losses")
-    }  # fmt: skip
+    }
     assert [r["step"] for r in seen if "watch/test/win_rate" in r] == [0, 2, 3]
     for one, other in zip(metrics_of(reinforced[1]), seen, strict=True):
         rest = {k: v for k, v in other.items() if k not in keys}
@@ -150,9 +185,17 @@ def test_neither_watched_secrets_nor_a_slow_machine_change_anything_else(
 def test_weights_whose_predictions_overflow_end_the_run_and_are_not_kept(tmp_path, capsys) -> None:
     with pytest.raises(SystemExit) as stop:
         # The weights grow ten thousandfold with each update, until float32 overflows.
-        run(tmp_path, *SUPERVISED, "trainer.steps=20", "optim.lr=10", "optim.warmup_steps=0",
-            "optim.schedule=constant", "optim.clip_grad_norm=0", "optim.weight_decay=1000",
-            "trainer.validate_every=100")  # fmt: skip
+        run(
+            tmp_path,
+            *SUPERVISED,
+            "trainer.steps=20",
+            "optim.lr=10",
+            "optim.warmup_steps=0",
+            "optim.schedule=constant",
+            "optim.clip_grad_norm=0",
+            "optim.weight_decay=1000",
+            "trainer.validate_every=100",
+        )
     assert stop.value.code == 1
     line = error_of(capsys.readouterr().err)
     assert "predictions are not finite numbers" in line

@@ -76,9 +76,11 @@ def held_out(tokenizer: HFTokenizer, **split: tuple[str, ...]) -> HeldOutPlay:
     policy = policy_of(qwen(340), tokenizer)
     recipe = recipe_of(Grpo(beta=0.0), lambda turn: 0.0, secrets=("slate",))
     setup: Any = SimpleNamespace(
-        recipe=recipe, greedy=Sampling(temperature=0.0, max_tokens=8),
-        model=SimpleNamespace(games_at_once=4), **split,
-    )  # fmt: skip
+        recipe=recipe,
+        greedy=Sampling(temperature=0.0, max_tokens=8),
+        model=SimpleNamespace(games_at_once=4),
+        **split,
+    )
     form = step_of(policy, recipe).form
     return HeldOutPlay(policy=policy, form=form, setup=setup, portions=Portions())
 

@@ -52,10 +52,12 @@ BY_TURN = {"credit": "turn", "discount": 0.5}
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "grpo by game, kl in the loss": (Grpo(beta=0.3, minibatches=2), {}),
     "grpo by turn, kl in the reward": (
-        Grpo(beta=0.4, kl="reward", epochs=2), {**BY_TURN, "history": HISTORY},
+        Grpo(beta=0.4, kl="reward", epochs=2),
+        {**BY_TURN, "history": HISTORY},
     ),
     "grpo by turn and letter": (
-        Grpo(beta=0.0, epochs=2), {**BY_TURN, "letter_weight": 0.5, "knowledge": KNOWLEDGE},
+        Grpo(beta=0.0, epochs=2),
+        {**BY_TURN, "letter_weight": 0.5, "knowledge": KNOWLEDGE},
     ),
     "dr_grpo by game, two minibatches": (DrGrpo(budget=24, minibatches=2), {"form": "fresh"}),
     "dr_grpo by turn, entropy": (DrGrpo(budget=24, entropy=0.2), BY_TURN),
@@ -80,12 +82,14 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "gdpo by turn, entropy": (Gdpo(epochs=2, entropy=0.1), BY_TURN),
     "max_rl by game": (MaxRl(minibatches=2), {}),
     "max_rl by turn, lag, kl in the reward": (
-        MaxRl(beta=0.2, importance_cap=1.5, epochs=2), {**BY_TURN, "lag": True},
+        MaxRl(beta=0.2, importance_cap=1.5, epochs=2),
+        {**BY_TURN, "lag": True},
     ),
     "turn_sums by turn": (TurnSums(beta=0.0), {"credit": "turn", "discount": 1.0}),
     "cispo by game": (Cispo(epochs=3, clip_high=0.05), {}),
     "cispo by turn, importance, lag": (
-        Cispo(minibatches=2, clip_high=0.1, importance_cap=1.5), {**BY_TURN, "lag": True},
+        Cispo(minibatches=2, clip_high=0.1, importance_cap=1.5),
+        {**BY_TURN, "lag": True},
     ),
     "clip_cov by game": (ClipCov(epochs=2, cov_low=0.1, share=0.05), {}),
     "clip_cov by turn and letter": (
@@ -94,7 +98,8 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "adaptive_entropy by game": (AdaptiveEntropy(entropy=0.5, target=9.0, beta=0.0), {}),
     "adaptive_entropy by turn, above its target": (
-        AdaptiveEntropy(entropy=0.5, target=0.1, epochs=2), BY_TURN,
+        AdaptiveEntropy(entropy=0.5, target=0.1, epochs=2),
+        BY_TURN,
     ),
     "opd by game": (Opd(reference="other"), {"other": True}),
     "opd by turn, rewards, lag": (
@@ -102,32 +107,33 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
         {**BY_TURN, "other": True, "lag": True},
     ),
     "dpo by game, another model": (Dpo(reference="other"), {"other": True}),
-    "grpo by turn, lag": (
-        Grpo(beta=0.2, importance_cap=1.2, epochs=2), {**BY_TURN, "lag": True},
-    ),
+    "grpo by turn, lag": (Grpo(beta=0.2, importance_cap=1.2, epochs=2), {**BY_TURN, "lag": True}),
     "ppo by turn, lag": (
         Ppo(epochs=2, minibatches=1, beta=0.1, kl="reward", importance_cap=1.2),
         {**BY_TURN, "lag": True},
     ),
     "grpo by turn, semantic, clues": (
-        Grpo(beta=0.2, semantic=0.4, entropy=0.1, epochs=2), {**BY_TURN, **CLUES},
+        Grpo(beta=0.2, semantic=0.4, entropy=0.1, epochs=2),
+        {**BY_TURN, **CLUES},
     ),
     "gspo by game, semantic, words": (
         Gspo(semantic=0.3, clip_high=0.1, clip_low=0.1, epochs=2),
         {**WORDS_ONLY, "form": "fresh"},
     ),
     "ppo by turn, semantic, clues": (
-        Ppo(epochs=1, minibatches=2, semantic=0.3, beta=0.1, kl="reward"), {**BY_TURN, **CLUES},
+        Ppo(epochs=1, minibatches=2, semantic=0.3, beta=0.1, kl="reward"),
+        {**BY_TURN, **CLUES},
     ),
     "dr_grpo by turn and letter, clues": (
-        DrGrpo(budget=24), {**BY_TURN, **CLUES, "letter_weight": 0.5},
+        DrGrpo(budget=24),
+        {**BY_TURN, **CLUES, "letter_weight": 0.5},
     ),
     "distill by game": (Distill(), {"teacher": CHOICES}),
     "distill by game, half the games its own": (
         Distill(on_policy=0.5),
         {**WORDS_ONLY, "teacher": replace(CHOICES, on_policy=WORDS.allowed, own_share=0.5)},
     ),
-}  # fmt: skip
+}
 # Those of which each reads something else of a backend than log-probabilities.
 ON_MLX = (
     "dpo by turn",

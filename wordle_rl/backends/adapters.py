@@ -47,11 +47,24 @@ _TRUNKS: dict[AdapterFormat, dict[str, str]] = {  # of each form -> the other's
 }
 # PEFT's settings that change nothing in what is computed, or that _describe_mlx() carries over.
 _CARRIED = (
-    "task_type", "auto_mapping", "peft_version", "base_model_name_or_path", "revision",
-    "inference_mode", "r", "lora_alpha", "lora_dropout", "use_rslora", "target_modules",
-    "exclude_modules", "layers_to_transform", "layers_pattern", "megatron_core",
-    "qalora_group_size", "eva_config",
-)  # fmt: skip
+    "task_type",
+    "auto_mapping",
+    "peft_version",
+    "base_model_name_or_path",
+    "revision",
+    "inference_mode",
+    "r",
+    "lora_alpha",
+    "lora_dropout",
+    "use_rslora",
+    "target_modules",
+    "exclude_modules",
+    "layers_to_transform",
+    "layers_pattern",
+    "megatron_core",
+    "qalora_group_size",
+    "eva_config",
+)
 _COMPUTED = {  # what peft computes, or check_targets() refuses
     *_CARRIED,
     *["peft_type", "bias", "init_lora_weights", "modules_to_save", "trainable_token_indices"],
@@ -60,10 +73,11 @@ _COMPUTED = {  # what peft computes, or check_targets() refuses
 }
 _OF_MLX = ("rank", "scale", "dropout", "keys", "alpha")  # older versions wrote alpha, unused
 _PLAIN: dict[str, tuple[Any, ...]] = {  # the only values that mlx-lm can express
-    "peft_type": ("LORA",), "bias": ("none",),
+    "peft_type": ("LORA",),
+    "bias": ("none",),
     # Others change the base under the adapter.
     "init_lora_weights": (True, False, None, "gaussian", "orthogonal", "eva"),
-}  # fmt: skip
+}
 
 
 def is_adapter(folder: Path) -> bool:
@@ -215,9 +229,11 @@ def _describe_mlx(config: dict[str, Any], modules: list[str]) -> dict[str, Any]:
             raise ConfigError(f"mlx-lm has nothing for {name}={value!r}")
     root = math.sqrt(config["r"]) if config.get("use_rslora") else config["r"]
     parameters = {
-        "rank": config["r"], "scale": config["lora_alpha"] / root,
-        "dropout": config.get("lora_dropout", 0.0), "keys": modules,
-    }  # fmt: skip
+        "rank": config["r"],
+        "scale": config["lora_alpha"] / root,
+        "dropout": config.get("lora_dropout", 0.0),
+        "keys": modules,
+    }
     return {
         "fine_tune_type": "lora",
         "model": config.get("base_model_name_or_path"),

@@ -11,7 +11,6 @@ import os
 import re
 import sys
 from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -19,7 +18,6 @@ from typing import Any, Literal, NamedTuple
 import psutil
 
 from wordle_rl.backends.sizes import Sizes, find_sizes, is_large
-from wordle_rl.evaluation.boards import columns, tabulate
 from wordle_rl.game.rules import Clue, State
 from wordle_rl.policy.batch import LOGITS_BYTES
 from wordle_rl.policy.settings import LoraSettings
@@ -33,14 +31,13 @@ from wordle_rl.training.work import plan_work
 DeviceKind = Literal["cpu", "cuda", "mps", "mlx"]
 
 GB = 1e9  # bytes
-MACHINES = (16, 24, 48, 80, 141)  # GB of memory that the table compares with
 _FULL, _HALF = 4, 2  # bytes of a number in fp32, and in bf16 or fp16
 _NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)  # bytes of a weight in 4 bits, with its scales
 _GROWTH = 17 / 16  # keys and values grow by up to an eighth at once
 _TEMPLATE = 8  # tokens that a chat template writes around a message
 _CALL = '<tool_call>{"name": "guess", "arguments": {"word": "crane"}}</tool_call>'
 # What fit() changes: the setting, and how the table says it.
-_CHOSEN = {
+CHOSEN = {
     "games": ("rollout.games_at_once", "{:,} games"),
     "held_out_games": ("model.games_at_once", "{:,} outside training"),
     "micro_batch_tokens": ("backend.micro_batch_tokens", "{:,} tokens"),
@@ -271,7 +268,7 @@ class Plan:
     def changes(self, fitted: Plan) -> dict[str, Any]:
         """What fit() changed, by field."""
         now = vars(fitted)
-        return {name: now[name] for name in _CHOSEN if now[name] != vars(self)[name]}
+        return {name: now[name] for name in CHOSEN if now[name] != vars(self)[name]}
 
 
 def usable(memory: float, device_kind: DeviceKind) -> float:
@@ -283,44 +280,6 @@ def usable(memory: float, device_kind: DeviceKind) -> float:
     if device_kind in ("mlx", "mps"):
         return memory * (0.75 if memory > 36 * GB else 2 / 3)
     return memory * 0.92
-
-
-def format_table(names: Sequence[str], plans: Sequence[Plan]) -> str:
-    """The plans as a table in GB, each below its name."""
-
-    def describe_fit(plan: Plan, size: int) -> str:
-        found = plan.fit(usable(size * GB, plan.device_kind))
-        if found is None:
-            return "no"
-        changes = plan.changes(found).items()
-        return ", ".join(_CHOSEN[name][1].format(value) for name, value in changes) or "yes"
-
-    cells: list[dict[str, str]] = []
-    for plan in plans:
-        kept, lean = (replace(plan, checkpointing=each) for each in (False, True))
-        figures = {
-            **plan.parts,
-            "gradients": plan.gradients,
-            "keys and values": plan.keys_values(max(plan.games, plan.held_out_games * plan.beams)),
-            "activations": kept.activations,
-            "activations, checkpointing": lean.activations,
-            "logits while learning": plan.logits_learning,
-            "peak while playing": plan.peak_playing,
-            "peak while learning": kept.peak_learning,
-            "the same, checkpointing": lean.peak_learning,
-        }
-        cells.append({
-            "games at once": f"{plan.games:,}",
-            "the same outside training": f"{plan.held_out_games:,}",
-            "tokens of a game": f"{plan.game.whole:,}",
-            **plan.work,
-            "tokens of a micro-batch": f"{plan.micro_batch_tokens:,}",
-            "bytes of a token's keys, values": f"{plan.sizes.keys_values(plan.size):,}",
-            **{name: f"{part / GB:.2f}" for name, part in figures.items()},
-            **{f"fits {size} GB": describe_fit(plan, size) for size in MACHINES},
-        })  # fmt: skip
-    rows = ([name, *(plan[name] for plan in cells)] for name in cells[0])
-    return tabulate(["", *names], rows, columns())
 
 
 def settle_memory(
@@ -352,40 +311,51 @@ def settle_memory(
     if device_kind != "cuda" and plan.peak > free and (leaner := asked.fit(free)):
         plan, limit = leaner, free  # other programs have the rest
     changes = asked.changes(plan)
+    print(describe_plan(plan, limit))
+    if changes:
+        made = [f"{CHOSEN[name][0]}={str(value).lower()}" for name, value in changes.items()]
+        print(f"  chosen so that it fits: {' '.join(made)}")
+    if device_kind != "cuda":
+        print(f"  {describe_free(plan.peak)}")
+    sys.stdout.flush()
+    recipe = setup.recipe
+    if "games" in changes:
+        recipe = replace(recipe, rollout=replace(recipe.rollout, games_at_once=plan.games))
+    if "held_out_games" in changes:
+        model = replace(model, games_at_once=plan.held_out_games)
+    backend = replace(
+        backend,
+        micro_batch_tokens=plan.micro_batch_tokens,
+        gradient_checkpointing=plan.checkpointing,
+    )
+    return replace(setup, backend=backend, recipe=recipe, model=model)
+
+
+def describe_plan(plan: Plan, limit: float) -> str:
+    """A plan in three lines. limit: the bytes that it was made for."""
     own = f"{plan.games} games at once in training and " if plan.games else ""
     again = ", layers computed again" if plan.checkpointing else ""
     frozen = plan.parts["reference"] / GB
     kept = f", {frozen:.2f} of them for a reference" if frozen else ""
-    print(
-        f"memory plan for {limit / GB:.2f} GB on {device_kind}: "
+    return (
+        f"memory plan for {limit / GB:.2f} GB on {plan.device_kind}: "
         f"always {plan.always / GB:.2f} GB{kept}\n"
         f"  {plan.peak_playing / GB:.2f} GB to play {own}{plan.held_out_games} in validation\n"
         f"  {plan.peak_learning / GB:.2f} GB to learn micro-batches of "
         f"{plan.micro_batch_tokens:,} tokens or one game of {plan.game.whole:,}{again}"
     )
-    if changes:
-        made = [f"{_CHOSEN[name][0]}={str(value).lower()}" for name, value in changes.items()]
-        print(f"  chosen so that it fits: {' '.join(made)}")
-    if device_kind != "cuda":
-        print(f"  {describe_free(plan.peak)}")
-    sys.stdout.flush()
-    recipe, tokens, lean = setup.recipe, plan.micro_batch_tokens, plan.checkpointing
-    if "games" in changes:
-        recipe = replace(recipe, rollout=replace(recipe.rollout, games_at_once=plan.games))
-    if "held_out_games" in changes:
-        model = replace(model, games_at_once=plan.held_out_games)
-    backend = replace(backend, micro_batch_tokens=tokens, gradient_checkpointing=lean)
-    return replace(setup, backend=backend, recipe=recipe, model=model)
 
 
 def describe_free(peak: float) -> str:
     """How much of this machine's memory is free, and what to do where a peak is more."""
     free = free_memory()
-    swaps = (
-        f", but {peak / GB:.1f} are planned, so it would swap: close other programs, or lower "
-        "rollout.games_at_once, model.games_at_once and backend.micro_batch_tokens"
-    ) * (peak > free)
-    return f"{free / GB:.1f} of this machine's {measure_memory() / GB:.1f} GB are free{swaps}"
+    told = f"{free / GB:.1f} of this machine's {measure_memory() / GB:.1f} GB are free"
+    if peak > free:
+        told += (
+            f", but {peak / GB:.1f} are planned, so it would swap: close other programs, or lower "
+            "rollout.games_at_once, model.games_at_once and backend.micro_batch_tokens"
+        )
+    return told
 
 
 def plan_memory(setup: Experiment, device_kind: DeviceKind, precision: str) -> Plan:
@@ -399,13 +369,20 @@ def plan_memory(setup: Experiment, device_kind: DeviceKind, precision: str) -> P
     answers = setup.recipe.rules.most_answers if apart else 1
     work = plan_work(setup, sizes.parameters)
     plan = Plan(
-        sizes=sizes, device_kind=device_kind, half=precision != "fp32", lora=lora,
-        quantized=setup.model.quantize is not None, muon=setup.optim.name == "muon",
-        has_reference=algorithm.needs_reference, needs_entropy=algorithm.needs_entropy,
+        sizes=sizes,
+        device_kind=device_kind,
+        half=precision != "fp32",
+        lora=lora,
+        quantized=setup.model.quantize is not None,
+        muon=setup.optim.name == "muon",
+        has_reference=algorithm.needs_reference,
+        needs_entropy=algorithm.needs_entropy,
         game=_measure_game(setup, training=True),
         longest=_measure_game(setup, training=False).whole,
-        games=training, group=rollout.num_generations,
-        held_out_games=held_out, beams=setup.recipe.sampling.beams,
+        games=training,
+        group=rollout.num_generations,
+        held_out_games=held_out,
+        beams=setup.recipe.sampling.beams,
         sequences=rollout.groups // backend.processes * rollout.num_generations * answers,
         alike=0 if rollout.kind == "game" else rollout.num_generations,
         micro_batch_tokens=backend.tokens_asked,
@@ -415,7 +392,7 @@ def plan_memory(setup: Experiment, device_kind: DeviceKind, precision: str) -> P
             for what, amount in (("a step", work.step), ("the run", work.run))
             for name, count in zip(("games", "prompts", "answer tokens"), amount, strict=True)
         },
-    )  # fmt: skip
+    )
     if setup.reference is not None:
         other, adapter = find_sizes(setup.reference)
         adapter = adapter or LoraSettings(targets=[])  # so that no weight of it is trained

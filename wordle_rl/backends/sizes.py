@@ -12,9 +12,17 @@ from wordle_rl.runs.files import read_object
 # A family is here once the tests have compared the engine with transformers' own forward pass. All
 # others play through transformers' own cache, see torch/plain.py.
 FAMILIES = (
-    "gemma3_text", "gpt2", "llama", "mistral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3",
+    "gemma3_text",
+    "gpt2",
+    "llama",
+    "mistral",
+    "olmo2",
+    "olmo3",
+    "phi3",
+    "qwen2",
+    "qwen3",
     "smollm3",
-)  # fmt: skip
+)
 _WRAPPERS = {"gemma3": "gemma3_text"}  # models with images -> their language model
 LONGEST_WRITTEN_OUT = 512  # tokens; longer sequences would need too much memory for their scores
 _LARGE = 50_000_000  # bytes of a pretrained model's weights
@@ -107,15 +115,21 @@ def read_sizes(config: Any) -> Sizes:
         width = seen.hidden_size
         pictures = seen.num_hidden_layers * width * (4 * width + 2 * seen.intermediate_size)
     sizes = Sizes(
-        vocabulary=text.vocab_size, hidden=text.hidden_size, inner=inner,
-        layers=text.num_hidden_layers, heads=heads,
+        vocabulary=text.vocab_size,
+        hidden=text.hidden_size,
+        inner=inner,
+        layers=text.num_hidden_layers,
+        heads=heads,
         kv_heads=getattr(text, "num_key_value_heads", None) or heads,
         head_dim=getattr(text, "head_dim", None) or text.hidden_size // heads,
-        tied=text.tie_word_embeddings, gated=text.model_type != "gpt2", pictures=pictures,
-        norms=4 if text.model_type.startswith("gemma") else 2, fast=is_written_out(text),
+        tied=text.tie_word_embeddings,
+        gated=text.model_type != "gpt2",
+        pictures=pictures,
+        norms=4 if text.model_type.startswith("gemma") else 2,
+        fast=is_written_out(text),
         bits=quantized["bits"] + 32 / quantized["group_size"] if quantized else 0.0,
         known=is_known(config),
-    )  # fmt: skip
+    )
     if sizes.known:
         return sizes
     import torch

@@ -34,12 +34,18 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 SPECIAL = (
-    "<|pad|>", "<|unk|>", "<|im_start|>", "<|im_end|>",
+    "<|pad|>",
+    "<|unk|>",
+    "<|im_start|>",
+    "<|im_end|>",
     # The text before and after each message is one token. The end of an answer has a token of its
     # own, because the policy draws it.
-    "<|im_start|>system\n", "<|im_start|>user\n", "\n<|im_start|>user\n",
-    "<|im_end|>\n<|im_start|>assistant\n", "\n<|im_start|>assistant\n",
-)  # fmt: skip
+    "<|im_start|>system\n",
+    "<|im_start|>user\n",
+    "\n<|im_start|>user\n",
+    "<|im_end|>\n<|im_start|>assistant\n",
+    "\n<|im_start|>assistant\n",
+)
 _BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 _BLANKS = ("Ġ", "Ċ")  # blank and newline in byte-level tokenizers such as Qwen's
 TAGS = ("<think>", "</think>", "<guess>", "</guess>")
@@ -79,9 +85,12 @@ def build_tokenizer(vocabulary: Vocabulary = "letters") -> PreTrainedTokenizerFa
     core.add_special_tokens([AddedToken(t, normalized=False, special=True) for t in SPECIAL])
     core.add_tokens([AddedToken(t, normalized=False, special=False) for t in added])
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core, pad_token="<|pad|>", eos_token="<|im_end|>", unk_token="<|unk|>",
+        tokenizer_object=core,
+        pad_token="<|pad|>",
+        eos_token="<|im_end|>",
+        unk_token="<|unk|>",
         clean_up_tokenization_spaces=False,
-    )  # fmt: skip
+    )
     tokenizer.chat_template = CHAT_TEMPLATE
     return tokenizer
 
@@ -101,10 +110,15 @@ def build_model(
     # transformers gives every Qwen2 the tokenizer of Qwen, which splits a guess into letters.
     whole = vocabulary == "words"
     config: Any = (LlamaConfig if whole else Qwen2Config)(
-        vocab_size=vocab_size, hidden_size=hidden_size, intermediate_size=intermediate_size,
-        num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=kv_heads,
-        max_position_embeddings=1024, tie_word_embeddings=True,
-    )  # fmt: skip
+        vocab_size=vocab_size,
+        hidden_size=hidden_size,
+        intermediate_size=intermediate_size,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        max_position_embeddings=1024,
+        tie_word_embeddings=True,
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return LlamaForCausalLM(config) if whole else Qwen2ForCausalLM(config)

@@ -72,13 +72,22 @@ class Request:
         """
         sampling = self.sampling
         return {
-            "model": model, "prompt": [list(ids) for ids in self.prompts],
-            "max_tokens": self.most, "temperature": sampling.temperature,
-            "top_p": sampling.top_p, "top_k": sampling.top_k, "min_p": 0.0,
-            "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0,
-            "stop_token_ids": sorted(self.stop_ids), "ignore_eos": True,
-            "logprobs": 0, "return_token_ids": True, "return_tokens_as_token_ids": True,
-        }  # fmt: skip
+            "model": model,
+            "prompt": [list(ids) for ids in self.prompts],
+            "max_tokens": self.most,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "stop_token_ids": sorted(self.stop_ids),
+            "ignore_eos": True,
+            "logprobs": 0,
+            "return_token_ids": True,
+            "return_tokens_as_token_ids": True,
+        }
 
     def read(self, answer: Any) -> list[Completion]:
         """The answers to the prompts, in their order. Raises LookupError, TypeError, ValueError."""
@@ -241,12 +250,17 @@ class VllmEngine:
         size = self._settings.prompts_at_once
         return [
             replace(
-                self._probe, prompts=[prompts[i] for i in part], sampling=sampling, most=most,
-                stop_ids=self._stop_ids, members=part, server=server,
+                self._probe,
+                prompts=[prompts[i] for i in part],
+                sampling=sampling,
+                most=most,
+                stop_ids=self._stop_ids,
+                members=part,
+                server=server,
             )
             for (server, most), members in together.items()
             for part in (members[i : i + size] for i in range(0, len(members), size))
-        ]  # fmt: skip
+        ]
 
     def _answer(self, due: list[Request], found: dict[int, Completion]) -> list[Request]:
         """Ask the servers that play, and note the answer to each prompt. Returns what failed."""
@@ -337,15 +351,9 @@ def serve(
     run: the run's folder. check: raises to stop the run. save: writes the adapter in PEFT's form
     into an empty folder. vocabulary: ids of the model. Raises ConfigError when a server does not.
     """
-    settings, tokenizer, room = setup.servers, policy.tokenizer, setup.model.max_context
+    settings, room = setup.servers, setup.model.max_context
     assert settings is not None
-    text = tokenizer.render([{"role": "user", "content": _TEXT}])  # with special tokens
-    ids, most = tokenizer.encode(text), min(_TOKENS, room // 2)
-    sampling = Sampling(temperature=setup.recipe.sampling.scoring_temperature, max_tokens=most)
-    probe = Request(
-        prompts=[ids[: room - most]] * _ROWS, sampling=sampling, most=most, stop_ids=frozenset(),
-        vocabulary=vocabulary,
-    )  # fmt: skip
+    probe = _ask_for_text(policy, setup, vocabulary)
     adapter = f"wordle-{secrets.token_hex(6)}"  # a name that no other run has
     root = Path(settings.folder or run / "served").resolve()
     here = root / adapter
@@ -356,18 +364,18 @@ def serve(
         try:
             here.mkdir(parents=True)
             engine = VllmEngine(
-                settings, adapter=adapter, probe=probe,
+                settings,
+                adapter=adapter,
+                probe=probe,
                 compare=partial(_compare, policy, probe.prompts[0], settings.most_gap),
-                max_context=room, stop_ids=tokenizer.stop_ids, check=check, timers=policy.timers,
-            )  # fmt: skip
+                max_context=room,
+                stop_ids=policy.tokenizer.stop_ids,
+                check=check,
+                timers=policy.timers,
+            )
             stack.callback(engine.close)
             for server in engine.servers:
-                have = server.ask("/v1/models", None, lambda said: said["data"][0]["max_model_len"])
-                if have < room:
-                    raise ConfigError(
-                        f"model.max_context must be at most {have}, the context of {server.url} "
-                        f"(--max-model-len), not {room}"
-                    )
+                _check_context(server, room)
             newest = _serve_newest(policy, engine, here, save)
             newest()
             if reasons := [server.failure for server in engine.servers if server.failure]:
@@ -381,6 +389,31 @@ def serve(
         policy.served = newest
         stack.callback(setattr, policy, "served", None)
         yield
+
+
+def _ask_for_text(policy: Policy, setup: Experiment, vocabulary: int) -> Request:
+    """What servers are tried with: answers to a text, at the temperature that is scored."""
+    room = setup.model.max_context
+    text = policy.tokenizer.render([{"role": "user", "content": _TEXT}])  # with special tokens
+    most = min(_TOKENS, room // 2)
+    sampling = Sampling(temperature=setup.recipe.sampling.scoring_temperature, max_tokens=most)
+    return Request(
+        prompts=[policy.tokenizer.encode(text)[: room - most]] * _ROWS,
+        sampling=sampling,
+        most=most,
+        stop_ids=frozenset(),
+        vocabulary=vocabulary,
+    )
+
+
+def _check_context(server: Server, room: int) -> None:
+    """Raise ConfigError for a server whose context is shorter than a game. room: its tokens."""
+    have = server.ask("/v1/models", None, lambda said: said["data"][0]["max_model_len"])
+    if have < room:
+        raise ConfigError(
+            f"model.max_context must be at most {have}, the context of {server.url} "
+            f"(--max-model-len), not {room}"
+        )
 
 
 def _compare(

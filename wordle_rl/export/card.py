@@ -77,11 +77,21 @@ def describe(
     own = start.name.startswith(("embedded/", "fetched/"))
     return render_template(
         Path(__file__).with_name("card.md.j2"),
-        wrap=lambda text: textwrap.fill(text, 100, break_on_hyphens=False), form=form,
+        wrap=lambda text: textwrap.fill(text, 100, break_on_hyphens=False),
+        form=form,
         licence=known[0] if known else licence,
-        hub_base=start.name if known and not own else None, title=title,
-        purpose=purpose, base_name=start.name, own_base=own, base=describe_base(start),
-        lineage=source.lineage[:1].upper() + source.lineage[1:], reports=reports,
-        losses_as=source.rules.max_turns + 1, prompt=prompt_name(source.style), source=source,
-        opening=source.style.opening(State()), change=change, made=made,
-    )  # fmt: skip
+        hub_base=start.name if known and not own else None,
+        title=title,
+        purpose=purpose,
+        base_name=start.name,
+        own_base=own,
+        base=describe_base(start),
+        lineage=source.lineage[:1].upper() + source.lineage[1:],
+        reports=reports,
+        losses_as=source.rules.max_turns + 1,
+        prompt=prompt_name(source.style),
+        source=source,
+        opening=source.style.opening(State()),
+        change=change,
+        made=made,
+    )

@@ -234,10 +234,13 @@ class Policy(ABC):
         A metric is a sum over the drawn tokens, or their largest value if it is in LARGEST.
         """
         outputs: TokenOutputs = self.lm.forward(
-            batch, rows, temperature=self._temperature,
-            entropy=algorithm.needs_entropy, values=algorithm.needs_values,
+            batch,
+            rows,
+            temperature=self._temperature,
+            entropy=algorithm.needs_entropy,
+            values=algorithm.needs_values,
             allowed=algorithm.needs_allowed,
-        )  # fmt: skip
+        )
         xp, inputs = self.lm.xp, self._loss_inputs(batch, rows, outputs)
         per_token, metrics = algorithm.loss(xp, inputs)
         logprobs = constant(xp, outputs.logprobs)
@@ -262,15 +265,20 @@ class Policy(ABC):
         logprobs, to_array = constant(self.lm.xp, outputs.logprobs), self.lm.to_array
         part = partial(self._part, rows=rows, outputs=outputs)
         return LossInputs(
-            logprobs=outputs.logprobs, entropy=outputs.entropy, values=outputs.values,
+            logprobs=outputs.logprobs,
+            entropy=outputs.entropy,
+            values=outputs.values,
             allowed=outputs.allowed,
             old_logprobs=logprobs if batch.old_logprobs is None else part(batch.old_logprobs),
-            sampler_logprobs=part(batch.sampler_logprobs), advantages=part(batch.advantages),
+            sampler_logprobs=part(batch.sampler_logprobs),
+            advantages=part(batch.advantages),
             trained=to_array(batch.drawn[rows, : logprobs.shape[1]]),
             units=to_array(rows if batch.units is None else batch.units[rows]),
-            ref_logprobs=part(batch.ref_logprobs), old_values=part(batch.old_values),
-            targets=part(batch.targets), target_scale=batch.target_scale,
-        )  # fmt: skip
+            ref_logprobs=part(batch.ref_logprobs),
+            old_values=part(batch.old_values),
+            targets=part(batch.targets),
+            target_scale=batch.target_scale,
+        )
 
     def _part(self, values: FloatArray | None, rows: RowIndex, outputs: TokenOutputs) -> Any:
         """Some rows of an array [N, T] of a batch, as the backend's own."""

@@ -133,9 +133,14 @@ def planned(
 
 
 def uniforms(
-    *, seed: int, step: int, rollouts: NDArray[np.int64], turn: int, tokens: int,
+    *,
+    seed: int,
+    step: int,
+    rollouts: NDArray[np.int64],
+    turn: int,
+    tokens: int,
     stream: Stream = Stream.TRAINING,
-) -> NDArray[np.float64]:  # fmt: skip
+) -> NDArray[np.float64]:
     """The uniform numbers in [0, 1) for one turn: one per rollout and token.
 
     rollouts: [N] index of each rollout within the step. Returns float64 [N, tokens]. An entry does
@@ -165,6 +170,10 @@ class Draws:
     def uniforms(self, games: Sequence[int], turn: int, tokens: int) -> NDArray[np.float64]:
         """The uniforms [games, tokens] of one turn of some games."""
         return uniforms(
-            seed=self.seed, step=self.step, rollouts=np.array(games) + self.first_rollout,
-            turn=turn, tokens=tokens, stream=self.stream,
-        )  # fmt: skip
+            seed=self.seed,
+            step=self.step,
+            rollouts=np.array(games) + self.first_rollout,
+            turn=turn,
+            tokens=tokens,
+            stream=self.stream,
+        )

@@ -36,9 +36,14 @@ class RunLog:
     """The logs of a run. Every process may call it, but only the first one writes."""
 
     def __init__(
-        self, folder: RunFolder, reporter: Reporter, settings: TrainerSettings, *, writes: bool,
+        self,
+        folder: RunFolder,
+        reporter: Reporter,
+        settings: TrainerSettings,
+        *,
+        writes: bool,
         whole_games: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """whole_games: whether the update compares rewards of whole games, and none of guesses."""
         self.writes, self._reporter = writes, reporter
         self._metrics, self._games = folder.log("metrics"), folder.log("games")
@@ -95,9 +100,13 @@ class RunLog:
         self._reporter.games(records, step)
 
     def _boards(
-        self, step: int, tag: str, games: Sequence[Game], rewards: Sequence[GameReward],
+        self,
+        step: int,
+        tag: str,
+        games: Sequence[Game],
+        rewards: Sequence[GameReward],
         everything: Sequence[Game],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Print and log boards of the first games, and the most common guesses of everything."""
         games, rewards = games[: self._shown], rewards[: self._shown]
         if not self._whole_games:

@@ -121,9 +121,13 @@ class Training:
     """One run: its steps, and what happens before, between and after them."""
 
     def __init__(
-        self, policy: Policy, setup: Experiment, folder: RunFolder, reporter: Reporter,
+        self,
+        policy: Policy,
+        setup: Experiment,
+        folder: RunFolder,
+        reporter: Reporter,
         check: Callable[[], None] = lambda: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """check: raises to stop the run. It is called only where stopping loses nothing."""
         self.policy, self.setup, self.folder = policy, setup, folder
         recipe, trainer = setup.recipe, setup.trainer
@@ -207,8 +211,9 @@ class Training:
                 print(
                     "warning: no validation was better than the start's: its secrets show no "
                     f"improvement; {self.folder.eval_command} checkpoint=last plays its end",
-                    file=sys.stderr, flush=True,
-                )  # fmt: skip
+                    file=sys.stderr,
+                    flush=True,
+                )
             write_json(self.folder.path / "summary.json", summary)
             self.folder.set_status("finished", self._stopped_early or None)
         return summary
@@ -351,9 +356,12 @@ class Training:
 
     def _step(self, number: int, recipe: Recipe) -> Step:
         return Step(
-            policy=self.policy, form=self._form, recipe=recipe, number=number,
+            policy=self.policy,
+            form=self._form,
+            recipe=recipe,
+            number=number,
             portions=self._portions,
-        )  # fmt: skip
+        )
 
     def _observe(self, result: StepResult) -> dict[str, float]:
         """Metrics of skill in a step's games, and of the memory in use."""

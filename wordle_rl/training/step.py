@@ -92,9 +92,13 @@ def sample_step(step: Step) -> Sample:
         rollouts.sort(key=lambda rollout: rollout.group)
         advantages = _credit(step, rollouts)
     return Sample(
-        step=step.number, version=step.number, weights=recipe.rewards.weights,
-        rollouts=rollouts, advantages=advantages, replaced=replaced,
-    )  # fmt: skip
+        step=step.number,
+        version=step.number,
+        weights=recipe.rewards.weights,
+        rollouts=rollouts,
+        advantages=advantages,
+        replaced=replaced,
+    )
 
 
 def learn_step(step: Step, sample: Sample) -> StepResult:

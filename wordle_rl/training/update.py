@@ -72,11 +72,9 @@ def select_rows(step: Step, rollouts: Sequence[Rollout], advantages: Advantages)
     own = [
         (i, talk, score)
         for i in np.flatnonzero(kept & mine).tolist()
-        for talk, score in zip(
-            rollouts[i].talks, rollouts[i].scores or repeat(None), strict=False
-        )
+        for talk, score in zip(rollouts[i].talks, rollouts[i].scores or repeat(None), strict=False)
         if any(talk.trained)
-    ]  # fmt: skip
+    ]
     units = np.arange(len(rollouts)) if advantages.units is None else advantages.units
     return Selection(groups=groups, lengths=lengths, used=used, units=units, kept=kept, own=own)
 
@@ -170,9 +168,12 @@ def weigh_minibatches(step: Step, selection: Selection, epoch: int) -> Iterator[
     recipe = step.recipe
     origin = np.array([i for i, *_ in selection.own], np.int64)
     for part in minibatches(
-        selection.groups, recipe.algorithm.minibatches,
-        seed=recipe.seed, step=step.number, epoch=epoch,
-    ):  # fmt: skip
+        selection.groups,
+        recipe.algorithm.minibatches,
+        seed=recipe.seed,
+        step=step.number,
+        epoch=epoch,
+    ):
         if selection.kept[part].any():  # in some process
             weights = np.zeros(len(selection.groups))
             weights[part] = recipe.algorithm.weights(

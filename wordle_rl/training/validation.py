@@ -72,11 +72,12 @@ class HeldOutPlay:
             numbers = mine[part]
             now = slice(numbers.start, numbers.stop)
             player = ModelPlayer(
-                engine=self.policy.engine(), form=self.form,
+                engine=self.policy.engine(),
+                form=self.form,
                 sampling=sampling or self.setup.greedy,
                 draws=Draws(seed=recipe.seed, stream=Stream.EVALUATION, first_rollout=now.start),
                 knowledge=recipe.knowledge,
-            )  # fmt: skip
+            )
             games = new_games(secrets[now], recipe.words, recipe.rules)
             play(player, games, watch=watch)
             count.next_batch()
@@ -155,9 +156,12 @@ class RunReports:
     """Greedy games on the test secrets before the first step and after the last, side by side."""
 
     def __init__(
-        self, play: HeldOutPlay, folder: RunFolder, stages: Sequence[Stage],
+        self,
+        play: HeldOutPlay,
+        folder: RunFolder,
+        stages: Sequence[Stage],
         check: Callable[[], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """stages: of the model that the run makes, the run itself last."""
         self._play, self._stages, self._check = play, stages, check
         self._writes, self._folder = play.policy.processes.rank == 0, folder.path
@@ -209,9 +213,15 @@ class RunReports:
         seconds = time.monotonic() - begin
         with announce(f"{what}: judging {len(games)} games"):
             summary = summarise(
-                games, setup.knowledge, player=player, split=split, rules=setup.recipe.rules,
-                seconds=seconds, regret=setup.regret, rewards=setup.recipe.rewards,
-            )  # fmt: skip
+                games,
+                setup.knowledge,
+                player=player,
+                split=split,
+                rules=setup.recipe.rules,
+                seconds=seconds,
+                regret=setup.regret,
+                rewards=setup.recipe.rewards,
+            )
         self._play.spent[0] += time.monotonic() - begin - seconds
         return summary | {"lineage": describe_run_lineage(stages, setup)}, games
 

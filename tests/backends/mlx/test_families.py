@@ -100,7 +100,7 @@ BAD = {
     "more keys": (lambda c: c["lora_parameters"].update(keys=ALL), "belongs to another model"),
     "lost base": (lambda c: c.update(model=c["model"] + "3"), "base3 is no folder here"),
     "other base": (lambda c: c.update(model=c["model"] + "2"), "incompatible tensors"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", BAD)

@@ -63,10 +63,16 @@ def test_a_head_learns_what_states_are_worth_though_the_model_rests(kind, model_
 @pytest.mark.parametrize("quantised", [False, True])
 def test_logits_of_choices_are_those_of_the_whole_vocabulary(tied, quantised):
     args = qwen2.ModelArgs(
-        model_type="qwen2", hidden_size=32, num_hidden_layers=1, intermediate_size=32,
-        num_attention_heads=2, num_key_value_heads=2, rms_norm_eps=1e-6, vocab_size=64,
+        model_type="qwen2",
+        hidden_size=32,
+        num_hidden_layers=1,
+        intermediate_size=32,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        rms_norm_eps=1e-6,
+        vocab_size=64,
         tie_word_embeddings=tied,
-    )  # fmt: skip
+    )
     model = qwen2.Model(args)
     if quantised:
         nn.quantize(model, group_size=32)
@@ -103,6 +109,8 @@ def valued(batch: Batch) -> Batch:
     random = np.random.default_rng(0)
     old, targets = (random.normal(size=(len(batch.ids), 1)) * batch.trained for _ in range(2))
     return replace(
-        batch, old_values=old.astype(np.float32), targets=targets.astype(np.float32),
+        batch,
+        old_values=old.astype(np.float32),
+        targets=targets.astype(np.float32),
         target_scale=1.7,
-    )  # fmt: skip
+    )

@@ -112,9 +112,8 @@ def test_without_mlx_everything_else_runs_and_the_backend_ends_in_one_line(tmp_p
         f"sys.argv = {given}; exec(open('train.py').read())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120,
-        cwd=ROOT,
-    )  # fmt: skip
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=ROOT
+    )
     assert done.returncode == 2, done.stderr
     assert "is not installed: " in error_of(done.stderr)
 
@@ -128,8 +127,12 @@ def test_a_run_on_linux_multiplies_with_the_blas_of_torch():
         "a = mx.arange(12.0).reshape(3, 4); print((a @ a.T)[1].tolist())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120,
-        env={**os.environ, "MKL_VERBOSE": "1"}, cwd=ROOT,
-    )  # fmt: skip
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "MKL_VERBOSE": "1"},
+        cwd=ROOT,
+    )
     assert done.returncode == 0, done.stderr
     assert "SGEMM(" in done.stdout and "[38.0, 126.0, 214.0]" in done.stdout

@@ -55,9 +55,13 @@ def folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def loaded(folder: Path, *, lora: str | list[str] | None = None, context: int = 256) -> Any:
     settings = ModelSettings(
-        name="family", path=str(folder), learning_rate=1e-2, max_tokens=8, max_context=context,
+        name="family",
+        path=str(folder),
+        learning_rate=1e-2,
+        max_tokens=8,
+        max_context=context,
         lora=None if lora is None else LoraSettings(rank=3, alpha=6.0, targets=lora),
-    )  # fmt: skip
+    )
     return load_model(settings, precision="fp32", device="cpu")[0]
 
 
@@ -131,8 +135,10 @@ def test_an_opening_that_is_computed_once_has_the_gradient_of_plain_forward_pass
     rows = []
     for size in openings:
         begin = random.integers(6, VOCAB, size + 2).tolist()  # the last two are trained
-        rows += [(begin + random.integers(6, VOCAB, n).tolist(), [0] * size + [1] * (n + 2))
-                 for n in (7, 4, 2)]  # fmt: skip
+        rows += [
+            (begin + random.integers(6, VOCAB, n).tolist(), [0] * size + [1] * (n + 2))
+            for n in (7, 4, 2)
+        ]
     rows.append((rows[0][0], [0] * len(rows[0][0])))  # nothing of it is trained
     advantages = [1.0, -0.5, 0.7, -0.2, 0.4, 0.3, 0.1][: len(rows)]
     batch = batch_of(rows, advantages)
@@ -198,9 +204,12 @@ def test_games_that_are_too_long_for_learned_places_are_refused(tmp_path):
 
 def test_games_beyond_the_trained_length_are_refused_when_rotations_depend_on_the_batch(tmp_path):
     rope = {
-        "rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 4,
-        "long_factor": [2.0] * 4, "original_max_position_embeddings": 64,
-    }  # fmt: skip
+        "rope_type": "longrope",
+        "rope_theta": 1e4,
+        "short_factor": [1.0] * 4,
+        "long_factor": [2.0] * 4,
+        "original_max_position_embeddings": 64,
+    }
     config = save_family(tmp_path, "phi3") / "config.json"
     rewrite(config, rope_parameters=rope, original_max_position_embeddings=64)
     loaded(tmp_path, context=64)

@@ -54,9 +54,15 @@ def gradients(model: nn.Module, states: torch.Tensor) -> dict[str, torch.Tensor]
 @pytest.mark.parametrize(
     ("rows", "opening", "words"),
     [(1, 0, VOCAB), (1, 5, VOCAB), (6, 0, VOCAB), (6, 5, VOCAB), (40, 0, 2), (40, 5, 2)],
-    ids=["one row", "one row with a prompt", "nothing shared", "shared prompt",
-         "deep sharing", "deep sharing behind a prompt"],
-)  # fmt: skip
+    ids=[
+        "one row",
+        "one row with a prompt",
+        "nothing shared",
+        "shared prompt",
+        "deep sharing",
+        "deep sharing behind a prompt",
+    ],
+)
 @pytest.mark.parametrize("least", [1, 5, 32])  # rows of a block
 @pytest.mark.parametrize("build", [qwen, llama, gemma])
 def test_states_and_gradients_are_those_of_transformers(

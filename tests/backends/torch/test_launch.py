@@ -99,10 +99,14 @@ def test_processes_of_one_machine_talk_over_loopback():
 
 def test_values_arrive_as_they_were_sent():
     sent = {
-        "kinds": (next(iter(TurnKind)), None), "one": np.float32(2.5),
-        "array": np.arange(6.0).reshape(2, 3), "set": {1, 2}, "range": range(2, 5),
-        "place": PLACE, "text": "SLATE",
-    }  # fmt: skip
+        "kinds": (next(iter(TurnKind)), None),
+        "one": np.float32(2.5),
+        "array": np.arange(6.0).reshape(2, 3),
+        "set": {1, 2},
+        "range": range(2, 5),
+        "place": PLACE,
+        "text": "SLATE",
+    }
     got = exchange.read(pickle.dumps(sent))
     assert np.array_equal(got.pop("array"), sent.pop("array")) and got == sent
 

@@ -51,15 +51,31 @@ class Machines:
         """
         mount = ["unshare", "--mount", "sh", "-c", _MOUNT, str(own_disk)] if own_disk else []
         command = [
-            "ip", "netns", "exec", self._names[node], *mount,
-            sys.executable, "-m", "torch.distributed.run", "--nnodes=2",
-            "--nproc-per-node=1", f"--node-rank={node}", f"--master-addr={ADDRESSES[0]}",
-            f"--master-port={_PORT}", "train.py", *arguments,
-        ]  # fmt: skip
+            "ip",
+            "netns",
+            "exec",
+            self._names[node],
+            *mount,
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nnodes=2",
+            "--nproc-per-node=1",
+            f"--node-rank={node}",
+            f"--master-addr={ADDRESSES[0]}",
+            f"--master-port={_PORT}",
+            "train.py",
+            *arguments,
+        ]
         process = subprocess.Popen(
-            command, cwd=ROOT, env=without_launch(environment()), text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
+            command,
+            cwd=ROOT,
+            env=without_launch(environment()),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         self._started.append(process)
         return process
 
@@ -117,9 +133,10 @@ def machines() -> Iterator[Machines]:
 def given(tmp_path: Path) -> list[str]:
     (tmp_path / "runs").mkdir()
     return [
-        *settings(tmp_path, "two updates with muon"), "trainer.steps=3",
+        *settings(tmp_path, "two updates with muon"),
+        "trainer.steps=3",
         f"output_dir={tmp_path / 'runs'}",
-    ]  # fmt: skip
+    ]
 
 
 def outputs(*processes: subprocess.Popen[str], within: float = SOON) -> list[str]:

@@ -42,8 +42,9 @@ def test_frozen_matrices_below_each_other_are_joined_without_a_copy(model_folder
     merged = merge_adapter(lora_of(model_folder))
     attention, mlp = merged.model.layers[1].self_attn, merged.model.layers[1].mlp
     for layers in (
-        [attention.q_proj, attention.k_proj, attention.v_proj], [mlp.gate_proj, mlp.up_proj]
-    ):  # fmt: skip
+        [attention.q_proj, attention.k_proj, attention.v_proj],
+        [mlp.gate_proj, mlp.up_proj],
+    ):
         parts = [layer.weight for layer in layers]
         joined = join(parts)
         assert torch.equal(joined, torch.cat(parts)) and joined.data_ptr() == parts[0].data_ptr()

@@ -50,19 +50,28 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "gemma2": {"head_dim": 8, "sliding_window": 4, "final_logit_softcapping": 9.0},
     "granite": {"logits_scaling": 4.0, "embedding_multiplier": 3.0},
     "granitemoehybrid": {
-        "layer_types": ["mamba", "attention"], "mamba_n_heads": 4, "mamba_d_head": 16,
-        "mamba_d_state": 8, "num_local_experts": 4, "num_experts_per_tok": 2,
-        "shared_intermediate_size": 32, "logits_scaling": 4.0,
+        "layer_types": ["mamba", "attention"],
+        "mamba_n_heads": 4,
+        "mamba_d_head": 16,
+        "mamba_d_state": 8,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "shared_intermediate_size": 32,
+        "logits_scaling": 4.0,
     },
     "lfm2": {"layer_types": ["conv", "full_attention"]},
     "mamba": {"state_size": 8, "num_attention_heads": 1, "num_key_value_heads": 1},
     "qwen3_moe": EXPERTS,
-    "qwen3_next": EXPERTS | {
-        "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
-        "linear_value_head_dim": 8, "shared_expert_intermediate_size": 16,
+    "qwen3_next": EXPERTS
+    | {
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 8,
+        "linear_value_head_dim": 8,
+        "shared_expert_intermediate_size": 16,
         "layer_types": ["linear_attention", "full_attention"],
     },
-}  # fmt: skip
+}
 
 
 def build(family: str) -> Any:
@@ -89,9 +98,12 @@ def test_games_are_played_and_scored_as_by_a_whole_forward_pass(model, grammar):
     policy = policy_of(model, tokenizer)
     form = build_form("conversation", Chat(tokenizer), Symbols())
     player = ModelPlayer(
-        engine=policy.engine(), form=form, sampling=Sampling(max_tokens=20, grammar=grammar),
-        draws=Draws(seed=1), knowledge=Knowledge(WORDS, build_table(WORDS)),
-    )  # fmt: skip
+        engine=policy.engine(),
+        form=form,
+        sampling=Sampling(max_tokens=20, grammar=grammar),
+        draws=Draws(seed=1),
+        knowledge=Knowledge(WORDS, build_table(WORDS)),
+    )
     played = play(player, new_games(["crane", "slate"] * 4, WORDS, Rules(max_turns=3)))
     talks = [talk for [talk] in player.all_talks(played)]
     assert len({len(talk.ids) for talk in talks}) > 2 < max(len(game.turns) for game in played)

@@ -51,9 +51,14 @@ def test_a_trainer_may_drive_a_run_and_leaves_dropout_off(adapter):  # row 16
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trainer = Trainer(
-            accelerator="cpu", devices=1, max_epochs=1, logger=False, enable_checkpointing=False,
-            enable_progress_bar=False, enable_model_summary=False,
-        )  # fmt: skip
+            accelerator="cpu",
+            devices=1,
+            max_epochs=1,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
         trainer.fit(TrainingModule(policy, run_step), loader)
     alone = trained(policy_of(lora_of(adapter)), updates=3)
     assert same(weights_of(policy.model), weights_of(alone.model))

@@ -27,9 +27,13 @@ pytestmark = pytest.mark.filterwarnings("ignore:_check_is_size:FutureWarning")
 
 def settings_of(path: str, **fields: Any) -> ModelSettings:
     return ModelSettings(
-        name="tiny", path=path, learning_rate=1e-2, max_tokens=8, max_context=256,
+        name="tiny",
+        path=path,
+        learning_rate=1e-2,
+        max_tokens=8,
+        max_context=256,
         **{"lora": LoraSettings(rank=4, alpha=8.0), "quantize": "4bit"} | fields,
-    )  # fmt: skip
+    )
 
 
 def load(path: str, **fields: Any) -> Any:

@@ -31,12 +31,23 @@ def run_folder(small_qwen: Path, tmp_path_factory) -> Path:
     """Three GRPO steps of the documented command with model.path put in its place."""
     root = tmp_path_factory.mktemp("runs")
     given = [
-        "model=qwen3b", "reward=phase2", f"model.path={small_qwen}", f"output_dir={root}",
-        "trainer.steps=3", "algorithm.beta=0.04", "trainer.games_every=1",
-        "num_generations=2", "rollout.groups=4",
-        "words.test=6", "words.val=6", "sampling.max_tokens=24", "backend.precision=fp32",
-        "model.max_context=2048", "logger=none", "optim.lr=1e-3",
-    ]  # fmt: skip
+        "model=qwen3b",
+        "reward=phase2",
+        f"model.path={small_qwen}",
+        f"output_dir={root}",
+        "trainer.steps=3",
+        "algorithm.beta=0.04",
+        "trainer.games_every=1",
+        "num_generations=2",
+        "rollout.groups=4",
+        "words.test=6",
+        "words.val=6",
+        "sampling.max_tokens=24",
+        "backend.precision=fp32",
+        "model.max_context=2048",
+        "logger=none",
+        "optim.lr=1e-3",
+    ]
 
     def read(_: HFTokenizer, ids: list[int]) -> str:
         # A random model writes no guesses, and without any no game is better than another.
@@ -63,9 +74,13 @@ def test_the_base_is_held_in_bf16_and_the_adapter_in_fp32(small_qwen: Path) -> N
     from wordle_rl.policy.settings import LoraSettings, ModelSettings
 
     settings = ModelSettings(
-        name="q", path=str(small_qwen), learning_rate=1e-3, max_tokens=8, max_context=128,
+        name="q",
+        path=str(small_qwen),
+        learning_rate=1e-3,
+        max_tokens=8,
+        max_context=128,
         lora=LoraSettings(rank=4, alpha=8.0),
-    )  # fmt: skip
+    )
     model, _ = load_model(settings, precision="bf16", device="cpu")
     kinds = {"lora" in name: set() for name, _ in model.named_parameters()}
     for name, parameter in model.named_parameters():

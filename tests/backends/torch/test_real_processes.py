@@ -59,9 +59,12 @@ def run(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     given = [*settings(tmp_path, "sft"), "trainer.steps=100000", "backend.devices=2"]
     process = subprocess.Popen(
         [sys.executable, "train.py", *given, f"output_dir={tmp_path / 'runs'}"],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
-    )  # fmt: skip
+    )
     other = 0
     try:
         assert process.stdout is not None

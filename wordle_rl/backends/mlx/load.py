@@ -250,8 +250,12 @@ def _add_lora(model: Any, settings: LoraSettings, base: str) -> dict[str, Any]:
     linear_to_lora_layers(model, -1, parameters)
     mx.eval(model.parameters())
     # -1 for all layers.
-    return {"fine_tune_type": "lora", "model": base, "num_layers": -1,
-            "lora_parameters": parameters}  # fmt: skip
+    return {
+        "fine_tune_type": "lora",
+        "model": base,
+        "num_layers": -1,
+        "lora_parameters": parameters,
+    }
 
 
 def _choose_trained(model: nn.Module, lora: bool) -> None:

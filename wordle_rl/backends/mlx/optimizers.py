@@ -76,10 +76,12 @@ class Optimizers:
         head = [name for name in weights if name.startswith(VALUE_HEAD_PREFIX)]
         tables = ("embed_tokens", LM_HEAD)  # of rows
         matrices = [
-            name for name, weight in weights.items()
-            if optim.name == "muon" and weight.ndim == 2
+            name
+            for name, weight in weights.items()
+            if optim.name == "muon"
+            and weight.ndim == 2
             and not any(table in name for table in tables)
-        ]  # fmt: skip
+        ]
         rest = [name for name in weights if name not in {*head, *matrices}]
         # An optimiser, the names of its weights, and their share of the learning rate.
         parts: list[tuple[Any, list[str], float]] = [

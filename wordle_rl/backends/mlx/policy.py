@@ -55,9 +55,13 @@ class MlxPolicy(Policy):
         gradient_checkpointing: bool = False,
     ) -> None:
         super().__init__(
-            loaded.tokenizer, temperature=temperature, optim=optim, precision=precision,
-            micro_batch_tokens=micro_batch_tokens, max_context=max_context,
-        )  # fmt: skip
+            loaded.tokenizer,
+            temperature=temperature,
+            optim=optim,
+            precision=precision,
+            micro_batch_tokens=micro_batch_tokens,
+            max_context=max_context,
+        )
         self.loaded = loaded
         loaded.model.eval()  # dropout stays off: scores must not depend on chance
         self.weights: Weights = dict(tree_flatten(loaded.model.trainable_parameters()))

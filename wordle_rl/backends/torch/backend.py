@@ -87,10 +87,15 @@ def build_policy(
     computing = computing or choose_computing(backend, torch.device(device))
     network, tokenizer = load_model(model, precision=computing.precision, device=device)
     policy = TorchPolicy(
-        network, tokenizer, temperature=temperature, optim=optim, precision=computing.precision,
-        micro_batch_tokens=backend.tokens_asked, max_context=model.max_context,
+        network,
+        tokenizer,
+        temperature=temperature,
+        optim=optim,
+        precision=computing.precision,
+        micro_batch_tokens=backend.tokens_asked,
+        max_context=model.max_context,
         gradient_checkpointing=backend.gradient_checkpointing,
-    )  # fmt: skip
+    )
     policy.computing = computing.with_notes((*tokenizer.notes, *policy.lm.notes))
     return policy
 
@@ -143,9 +148,13 @@ def train(
 
 
 def _train(
-    setup: Experiment, folder: RunFolder, resume: bool, interrupts: Interrupts, work: Work,
+    setup: Experiment,
+    folder: RunFolder,
+    resume: bool,
+    interrupts: Interrupts,
+    work: Work,
     stack: ExitStack,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     processes: Processes = ALONE
     if launch := read_launch():
         processes = stack.enter_context(join_processes(launch))
@@ -156,10 +165,14 @@ def _train(
         started = start_processes(setup.backend.devices, work, interrupts)
         processes = stack.enter_context(started)
     if isinstance(processes, TorchProcesses):
-        processes.gather({
-            "config": share_choices(setup, policy), "resume": resume,
-            "folder": str(folder.path), "checkpoints": _list_checkpoints(folder),
-        })  # fmt: skip
+        processes.gather(
+            {
+                "config": share_choices(setup, policy),
+                "resume": resume,
+                "folder": str(folder.path),
+                "checkpoints": _list_checkpoints(folder),
+            }
+        )
         processes.use_device(policy.device)
         policy.processes = processes
     with user_errors():
@@ -226,9 +239,13 @@ def _build_policy(setup: Experiment) -> tuple[TorchPolicy, Experiment]:
             setup = settle_memory(setup, kind, computing.precision, memory)
         assert isinstance(setup.backend, LightningSettings)
         build = partial(
-            build_policy, backend=setup.backend, temperature=setup.recipe.scoring_temperature,
-            optim=setup.optim, place=place, computing=computing,
-        )  # fmt: skip
+            build_policy,
+            backend=setup.backend,
+            temperature=setup.recipe.scoring_temperature,
+            optim=setup.optim,
+            place=place,
+            computing=computing,
+        )
         policy = build(setup.model)
         if setup.reference is not None:
             policy.set_reference(build(setup.reference), setup.reference.name)

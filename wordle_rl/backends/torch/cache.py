@@ -66,9 +66,13 @@ class SlotCache(Cache):
                 buffer.index_copy_(0, target, buffer.index_select(0, source))
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: object,
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        layer_idx: int,
+        *_: object,
         **__: object,
-    ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Store new keys and values [rows, heads, tokens, dim]. Returns all up to the capacity."""
         if layer_idx not in self._buffers:
             empty = key_states[:0, :, :0]

@@ -137,9 +137,12 @@ class CausalLM(LanguageModel):
         behind = depths.view(len(keys), -1, 1) - depths[keys][:, None]
         with recompute_layers(self._recomputed):
             return self._trunk(
-                input_ids=tokens[None], attention_mask=self._build_masks(visible, behind),
-                position_ids=depths[None], use_cache=False, keys_of_blocks=keys,
-            ).last_hidden_state[0, wanted]  # fmt: skip
+                input_ids=tokens[None],
+                attention_mask=self._build_masks(visible, behind),
+                position_ids=depths[None],
+                use_cache=False,
+                keys_of_blocks=keys,
+            ).last_hidden_state[0, wanted]
 
     def add_at(self, size: int, place: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         return torch.zeros(size, device=self.device).index_add(0, place, values)
@@ -183,9 +186,12 @@ class CausalLM(LanguageModel):
         if self._last_place is not None:  # only padding, which nobody reads, reaches beyond it
             places = places.clamp(max=self._last_place)
         hidden = self._trunk(
-            input_ids=ids, attention_mask=self._build_masks(behind >= 0, behind),
-            position_ids=places, past_key_values=cache, use_cache=True,
-        ).last_hidden_state  # fmt: skip
+            input_ids=ids,
+            attention_mask=self._build_masks(behind >= 0, behind),
+            position_ids=places,
+            past_key_values=cache,
+            use_cache=True,
+        ).last_hidden_state
         return hidden[torch.arange(len(ids), device=ids.device), last]
 
     def _build_masks(

@@ -122,9 +122,13 @@ def _load_pretrained(
 def _load_whole(location: str, revision: str, dtype: torch.dtype, quantized: dict[str, Any]) -> Any:
     """A model with all weights of its files, and none that they lack. Raises ConfigError."""
     loaded: Any = AutoModelForCausalLM.from_pretrained(
-        location, revision=revision, dtype=dtype, output_loading_info=True, trust_remote_code=False,
+        location,
+        revision=revision,
+        dtype=dtype,
+        output_loading_info=True,
+        trust_remote_code=False,
         **quantized,
-    )  # fmt: skip
+    )
     model, found = loaded
     if missing := sorted(found["missing_keys"]):
         raise ConfigError(
@@ -202,9 +206,12 @@ def load_weights(model: Any, folder: Path, *, is_lora: bool) -> None:
     file = folder / "model.safetensors"
     with explain_read_errors(file):  # some families have other names on disk
         loaded: Any = type(model).from_pretrained(
-            folder, config=copy.deepcopy(model.config), dtype=torch.float32,
-            output_loading_info=True, ignore_mismatched_sizes=True,
-        )  # fmt: skip
+            folder,
+            config=copy.deepcopy(model.config),
+            dtype=torch.float32,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+        )
     found, info = loaded
     wrong = {*info["missing_keys"], *info["unexpected_keys"]}
     if wrong := sorted(wrong | {name for name, *_ in info["mismatched_keys"]}):

@@ -81,10 +81,13 @@ def build_optimizers(model: nn.Module, optim: Optim, precision: Precision = "fp3
         group = {"params": [p for p in trainable if p in matrices], "share": 1.0}
         optimizers.append(
             kind(
-                [group], lr=optim.lr, momentum=optim.momentum, weight_decay=optim.weight_decay,
+                [group],
+                lr=optim.lr,
+                momentum=optim.momentum,
+                weight_decay=optim.weight_decay,
                 adjust_lr_fn="match_rms_adamw",
             )
-        )  # fmt: skip
+        )
     return optimizers
 
 

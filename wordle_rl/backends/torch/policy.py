@@ -70,9 +70,13 @@ class TorchPolicy(Policy):
         gradient_checkpointing: bool = False,
     ) -> None:
         super().__init__(
-            tokenizer, temperature=temperature, optim=optim, precision=precision,
-            micro_batch_tokens=micro_batch_tokens, max_context=max_context,
-        )  # fmt: skip
+            tokenizer,
+            temperature=temperature,
+            optim=optim,
+            precision=precision,
+            micro_batch_tokens=micro_batch_tokens,
+            max_context=max_context,
+        )
         model.eval()  # dropout stays off: scores must not depend on chance
         self.model = model
         self.trainable = [p for p in model.parameters() if p.requires_grad]

@@ -141,9 +141,13 @@ def start_processes(size: int, work: Work, interrupts: Interrupts) -> Iterator[T
     with tempfile.TemporaryDirectory() as folder:
         file = str(Path(folder) / "meeting")
         context: Any = spawn(
-            _enter, (work, size, file), nprocs=size - 1, join=False, daemon=True,
+            _enter,
+            (work, size, file),
+            nprocs=size - 1,
+            join=False,
+            daemon=True,
             start_method="spawn",
-        )  # fmt: skip
+        )
         others = context.processes
 
         def kill() -> None:

@@ -66,9 +66,14 @@ def merge_adapter(model: Any, adapter: str = "default") -> Any:
         name: layer for name, layer in base.named_modules() if isinstance(layer, BaseTunerLayer)
     }
     if config.peft_type != "LORA" or (
-        config.use_dora or config.lora_bias or config.fan_in_fan_out or config.modules_to_save
-        or config.bias != "none" or config.trainable_token_indices or config.layer_replication
-    ):  # fmt: skip
+        config.use_dora
+        or config.lora_bias
+        or config.fan_in_fan_out
+        or config.modules_to_save
+        or config.bias != "none"
+        or config.trainable_token_indices
+        or config.layer_replication
+    ):
         return None
     for layer in adapted.values():
         plain = type(layer) is Linear and type(layer.get_base_layer()) is nn.Linear

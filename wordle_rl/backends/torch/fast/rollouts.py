@@ -19,12 +19,26 @@ from wordle_rl.backends.sizes import is_written_out
 from wordle_rl.backends.torch.fast.merged_lora import MergedLinear, join
 
 _PARTS = {
-    qwen2.Qwen2ForCausalLM, qwen2.Qwen2Model, qwen2.Qwen2DecoderLayer, qwen2.Qwen2Attention,
-    qwen2.Qwen2MLP, qwen2.Qwen2RMSNorm, qwen2.Qwen2RotaryEmbedding,
-    llama.LlamaForCausalLM, llama.LlamaModel, llama.LlamaDecoderLayer, llama.LlamaAttention,
-    llama.LlamaMLP, llama.LlamaRMSNorm, llama.LlamaRotaryEmbedding, SiLUActivation,
-    nn.Linear, MergedLinear, nn.Embedding, nn.ModuleList,
-}  # fmt: skip
+    qwen2.Qwen2ForCausalLM,
+    qwen2.Qwen2Model,
+    qwen2.Qwen2DecoderLayer,
+    qwen2.Qwen2Attention,
+    qwen2.Qwen2MLP,
+    qwen2.Qwen2RMSNorm,
+    qwen2.Qwen2RotaryEmbedding,
+    llama.LlamaForCausalLM,
+    llama.LlamaModel,
+    llama.LlamaDecoderLayer,
+    llama.LlamaAttention,
+    llama.LlamaMLP,
+    llama.LlamaRMSNorm,
+    llama.LlamaRotaryEmbedding,
+    SiLUActivation,
+    nn.Linear,
+    MergedLinear,
+    nn.Embedding,
+    nn.ModuleList,
+}
 _MOST_SCORES = 2**26  # torch's kernel, which stores no scores, computes larger tables
 
 

@@ -1,17 +1,11 @@
 """wordle-rl memory: prints what a run would hold in memory."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
 from wordle_rl.runs.instantiate import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from wordle_rl.backends.memory import Plan
 
 _MOST_COLUMNS = 12
 _MACHINES = (16, 24, 48, 80, 141)  # GB of memory that the table compares with
@@ -60,14 +54,14 @@ def memory(
         print(describe_free(max(plan.peak for plan in plans)))
 
 
-def _format_table(names: Sequence[str], plans: Sequence[Plan]) -> str:
+def _format_table(names: Sequence[str], plans: Sequence[Any]) -> str:
     """The plans as a table in GB, each below its name."""
     from dataclasses import replace
 
     from wordle_rl.backends.memory import CHOSEN, GB, usable
     from wordle_rl.evaluation.boards import columns, tabulate
 
-    def describe_fit(plan: Plan, size: int) -> str:
+    def describe_fit(plan: Any, size: int) -> str:
         found = plan.fit(usable(size * GB, plan.device_kind))
         if found is None:
             return "no"

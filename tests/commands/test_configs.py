@@ -32,8 +32,10 @@ def test_every_option_builds_an_experiment(choice: str) -> None:
     extra = ["model=pretrained"] if re.search("imitate|reinforce", choice) else []
     if extra or re.search("smollm2|=pretrained|270m|-coder", choice):  # no weights are here
         extra.append("model.path=embedded/micro")
-    extra += ["algorithm.reference=mini"] * choice.endswith("=opd")
-    extra += ["algorithm=sft"] * (choice == "num_generations=1")  # which compares nothing
+    if choice.endswith("=opd"):
+        extra.append("algorithm.reference=mini")
+    if choice == "num_generations=1":
+        extra.append("algorithm=sft")  # which compares nothing
     setup = build_experiment(resolve(composed(choice, *extra)))
     assert setup.recipe.rollout.groups * setup.recipe.rollout.num_generations > 0
 
@@ -44,7 +46,8 @@ CHOSEN = {"grpo": {"beta"}, "dr_grpo": {"budget"}, "ppo": {"kl"}, "rloo": {"kl"}
 
 @pytest.mark.parametrize("name", OPTIONS["algorithm"])
 def test_an_algorithm_is_shipped_with_the_defaults_whose_numbers_are_tested(name: str) -> None:
-    config = composed(f"algorithm={name}", *["algorithm.reward_weight=1"] * (name == "opd"))
+    rewarded = ["algorithm.reward_weight=1"] if name == "opd" else []
+    config = composed(f"algorithm={name}", *rewarded)
     algorithm = build_experiment(resolve(config)).recipe.algorithm
     fields = {field.name: field.default for field in dataclasses.fields(algorithm)}
     changed = {key for key, value in fields.items() if getattr(algorithm, key) != value}

@@ -68,7 +68,8 @@ def test_every_experiment_and_every_model_is_of_a_kind():
 def test_a_pair_is_sensible_or_refused(experiment: str | None, backend: str) -> None:
     for model in sorted(OPTIONS["model"]):
         given = [f"model={model}", f"backend={backend}"]
-        given += [f"experiment={experiment}"] * (experiment is not None)
+        if experiment is not None:
+            given.append(f"experiment={experiment}")
         if model == "pretrained":
             given.append("model.path=some/model")
         small = model in SMALL

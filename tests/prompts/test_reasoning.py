@@ -77,7 +77,7 @@ def test_every_statement_follows_from_the_clues_and_none_is_left_out():
         assert_left(said.left, len(possible))
         fits = all(feedback_code(c.guess, guess) == c.feedback for c in state.clues)
         assert said.why == ("fits" if fits else "tests")
-        kinds.update(["exact"] * bool(known_ends), doubles=max(sure.values(), default=0) > 1)
+        kinds.update(exact=bool(known_ends), doubles=max(sure.values(), default=0) > 1)
         kinds[said.why] += 1
     assert min(kinds["exact"], kinds["doubles"], kinds["fits"], kinds["tests"]) > 2
 

@@ -76,7 +76,9 @@ def rollout_of(
         letters = text.lower().removeprefix("<guess>").removesuffix("</guess>").replace(" ", "")
         game.play(letters or None, text=text, reason=None if letters else "no_guess_tag")
         talk.hear([0, 0], len(game.turns) - 1)
-        choices = [np.array([i] if i in forced else [i, 99]) for i in ids] if forced else []
+        choices = []
+        if forced:
+            choices = [np.array([i] if i in forced else [i, 99]) for i in ids]
         talk.answer(ids, len(game.turns) - 1, choices=choices)
     return Rollout(game=game, group=group, talks=[talk])
 

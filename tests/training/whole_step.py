@@ -63,7 +63,8 @@ class Spells(HFTokenizer):
 
     def decode(self, ids: list[int]) -> str:
         word = SPOKEN[ids[0] % len(SPOKEN)] if ids else ""
-        return f"<guess>{word[: 2 * len(ids)]}" + "</guess>" * (2 * len(ids) >= len(word))
+        said = f"<guess>{word[: 2 * len(ids)]}"
+        return f"{said}</guess>" if 2 * len(ids) >= len(word) else said
 
 
 def off_the_mark(engine: Any) -> Any:

@@ -129,7 +129,9 @@ class Plan:
         if self.device_kind == "cpu" and sizes.known and not self.quantized:
             sums = self.size * sizes.layers * sum(i * o for i, o in self._adapted)
         reference = self.reference or (adapters if lora else self.parameters * self.size)
-        with_muon = (self.trained if lora else in_layers) if self.muon else 0
+        with_muon = 0
+        if self.muon:
+            with_muon = self.trained if lora else in_layers
         return {
             "weights": weights,
             "adapters": adapters,
@@ -158,7 +160,9 @@ class Plan:
         sizes, mlx = self.sizes, self.device_kind == "mlx"
         # MLX copies a layer that grows; torch repeats a layer's keys and values for all heads.
         own, kv = sizes.heads, sizes.kv_heads
-        heads = 2 * kv if mlx else kv if own == kv else own * _GROWTH
+        heads = kv if own == kv else own * _GROWTH
+        if mlx:
+            heads = 2 * kv
         layer = heads * 2 * games * self.longest * sizes.head_dim * self.size
         logits = games * sizes.vocabulary * _FULL * (3 if mlx else 4)  # with copies, of one token
         return self.always + self.keys_values(games) + max(layer, logits)

@@ -67,7 +67,9 @@ def build_tokenizer(vocabulary: Vocabulary = "letters") -> PreTrainedTokenizerFa
     if vocabulary == "words":
         marked = itertools.product(string.ascii_lowercase, enumerate("12345"), MARKS)
         whole = [guess_text(word) for word in load_words().allowed]
-        whole += [" " * (i > 0) + f"{a}{place}{mark}" for a, (i, place), mark in marked]
+        for letter, (i, place), mark in marked:
+            told = f"{letter}{place}{mark}"
+            whole.append(f" {told}" if i > 0 else told)
         whole.append("✓")
         added = (*PHRASES, PLACES_LEGEND)  # an added token would split the whole ones
     characters = [*string.ascii_lowercase, *string.ascii_uppercase, *string.digits]

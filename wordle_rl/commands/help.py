@@ -125,7 +125,9 @@ def read_comments(path: Path, conf: Path = CONF) -> dict[str, str]:
         prefix = header[0].removeprefix("@package ").replace("_global_", "")
     root = yaml.compose(text)
     lines = ["" if n < len(header) else line for n, line in enumerate(text.splitlines())]
-    return dict(_comments(root, lines, f"{prefix}." if prefix else "")) if root else {}
+    if not root:
+        return {}
+    return dict(_comments(root, lines, f"{prefix}." if prefix else ""))
 
 
 def _comments(node: yaml.Node, lines: list[str], prefix: str) -> Iterator[tuple[str, str]]:

@@ -192,17 +192,21 @@ class RunReports:
         _write_games(self._folder / "best_games.jsonl", games, step)
         rows = [best] if start is None else [best, start]
         if start is not None and step > 0:  # the games on each secret, as pairs
-            before = StepLog(self._folder / "start_games.jsonl").read()
-            won = [(a["won"], game.won) for a, game in zip(before, games, strict=True)]
-            gain, _, more = describe_change(self._secrets, won).partition("\n")
-            print(f"\n{bold(gain)}\n{more}")
-        setup, rules = self._play.setup, self._play.setup.recipe.rules
+            self._print_gain(games)
+        rules = self._play.setup.recipe.rules
         known = solver_results(
-            setup.words.digest, self._secrets, rules.max_turns, rules.hard_mode
-        ).items()
-        solvers = [{"player": name, **of} for name, of in known]
+            self._play.setup.words.digest, self._secrets, rules.max_turns, rules.hard_mode
+        )
+        solvers = [{"player": name, **figures} for name, figures in known.items()]
         print(f"\n{report_table(rows, columns(), solvers)}", flush=True)
         return best if start is None else {**best, "start": start}
+
+    def _print_gain(self, games: Sequence[Game]) -> None:
+        """Print what changed since the start. games: of the end, on the same secrets."""
+        before = StepLog(self._folder / "start_games.jsonl").read()
+        won = [(one["won"], game.won) for one, game in zip(before, games, strict=True)]
+        gain, _, more = describe_change(self._secrets, won).partition("\n")
+        print(f"\n{bold(gain)}\n{more}")
 
     def report(self, player: str, stages: Sequence[Stage]) -> tuple[dict[str, Any], list[Game]]:
         """Play the test secrets greedily. player: start or best. stages: of its model."""

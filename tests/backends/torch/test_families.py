@@ -249,7 +249,9 @@ def test_an_adapter_without_its_base_is_one_line(tmp_path, monkeypatch, base, sa
         AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / base)
     elif base == "gpt2":
         save_family(tmp_path / base, base)
-    name = None if base is None else base if "/" in base else str(tmp_path / base)
+    name = base
+    if base is not None and "/" not in base:
+        name = str(tmp_path / base)
     rewrite(folder / "adapter_config.json", base_model_name_or_path=name)
     with pytest.raises(ConfigError, match=said) as error:
         loaded(folder)

@@ -62,6 +62,7 @@ FEW_STEPS = [
 
 
 RECIPES = {"imitate": ["model=smollm2"], "reinforce": ["model=smollm2_sft"]}
+RECIPES["reinforce_words"] = RECIPES["reinforce"]
 
 
 def experiments() -> list[Any]:

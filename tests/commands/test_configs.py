@@ -111,7 +111,9 @@ def test_a_model_wins_over_the_demo_an_experiment_over_both_and_what_is_typed_ov
     assert rate("optim.lr=0.1", "prompt=letters", recipe, model) == (0.1, 880, "Letters")
 
 
-@pytest.mark.parametrize("experiment", ["qwen1.5b_mac", "qwen3b_server", "imitate", "reinforce"])
+@pytest.mark.parametrize(
+    "experiment", ["qwen1.5b_mac", "qwen3b_server", "imitate", "reinforce", "reinforce_words"]
+)
 def test_a_typed_option_is_as_its_file_says_whatever_an_experiment_made_of_another(experiment):
     files = ("reward/phase2", "algorithm/dapo", "model/qwen1.5b-coder", f"experiment/{experiment}")
     read = (yaml.safe_load((CONF / f"{file}.yaml").read_text()) for file in files)

@@ -51,7 +51,7 @@ def test_a_setting_of_config_or_game_is_explained_by_no_other_file(given, monkey
 def test_the_page_says_what_the_chosen_model_and_experiment_bring():
     text = " ".join(page("config", "model=qwen3b", "experiment=reinforce").split())
     assert re.search(r"\* brings prompt=state reward=phase2 .*trainer.steps=100", text)
-    assert re.search(r"\* brings prompt=spelled .*rollout=best_of .*rollout.groups=24", text)
+    assert re.search(r"\* brings prompt=spelled .*rollout=best_of .*rollout.groups=6 ", text)
 
 
 def test_options_in_a_folder_of_ones_own_stand_behind_the_projects(monkeypatch):

@@ -14,7 +14,8 @@ from wordle_rl.training.experiment import Experiment
 
 SMALL = {"lexicon", "micro", "mini", "tiny", "untrained"}
 FOR_SMALL = {"all", "clean", "none", "quick", "study"}
-FOR_PRETRAINED = {"imitate", "reinforce", "gemma4b_mac", "qwen1.5b_mac", "qwen3b_server"}
+RECIPES = ("imitate", "reinforce", "reinforce_words")
+FOR_PRETRAINED = {*RECIPES, "gemma4b_mac", "qwen1.5b_mac", "qwen3b_server"}
 
 
 def built(*given: str) -> Experiment:
@@ -95,16 +96,16 @@ def _is_about(line: str, given: Sequence[str]) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "model"), [*product(("imitate", "reinforce"), ("qwen3b", "smollm2", "some/model"))]
+    ("recipe", "model"), [*product(RECIPES, ("qwen3b", "smollm2", "some/model"))]
 )
 def test_a_recipe_is_the_same_with_every_pretrained_model(recipe: str, model: str) -> None:
     setup = built(f"experiment={recipe}", f"model={model}")
     style, sampling = setup.recipe.style, setup.recipe.sampling
     assert (type(style).__name__, style.think, sampling.max_tokens) == ("Spelled", False, 16)
     assert style.wording == "brief"  # as the shipped adapters were taught
-    assert setup.recipe.rollout.kind == {"imitate": "game", "reinforce": "best_of"}[recipe]
+    assert setup.recipe.rollout.kind == ("game" if recipe == "imitate" else "best_of")
     assert (sampling.grammar, sampling.repeats) == (
-        (None, True) if recipe == "imitate" else ("words", False)
+        ("words", False) if recipe == "reinforce_words" else (None, True)
     )
 
 

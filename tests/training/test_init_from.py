@@ -108,7 +108,7 @@ def test_a_recipe_that_is_typed_beside_a_run_brings_all_that_it_says(small):
     config, _ = begun(small, "experiment=reinforce", "rollout.form=conversation")
     options, values = read_option(ROOT / "conf/experiment/reinforce.yaml")
     found = flatten(resolve(config))
-    assert found["rollout.kind"] == options["rollout"] and found["rollout.num_generations"] == "12"
+    assert found["rollout.kind"] == options["rollout"] and found["rollout.num_generations"] == "16"
     said = {k: v for k, v in values.items() if k not in ("name", "num_generations")}
     assert said.items() <= found.items() and found["trainer.show_games"] == "0"
 

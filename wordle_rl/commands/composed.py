@@ -33,6 +33,7 @@ from wordle_rl.runs.progress import announce
 TRAIN, EVAL = "config", "eval"  # the two configs in conf/, each for a command
 _HELP = {"-h", "--help"}
 _STUDY = {"-m", "--multirun"}
+_RECIPES = {f"experiment={name}" for name in ("imitate", "reinforce", "reinforce_words")}
 _CONFIG = {"-c", "--cfg"}
 _ANSWERED = {*_CONFIG, "-i", "--info", "-sc", "--shell-completion"}  # by Hydra: nothing begins
 
@@ -56,9 +57,7 @@ def run_composed(name: str) -> None:
             from wordle_rl.commands.help import format_group, format_help
 
             settings = [a for a in sys.argv[1:] if a[:1] == "~" or ("=" in a and a[0] != "-")]
-            if {"experiment=imitate", "experiment=reinforce"} & given and not (
-                {"model", "init_from"} & names
-            ):
+            if _RECIPES & given and not ({"model", "init_from"} & names):
                 settings += ["model=pretrained", "model.path=..."]
             cfg = compose_config(name, settings, with_hydra=True)
             named = [b for a, b in pairwise(sys.argv) if a not in ("--config-dir", "-cd")]

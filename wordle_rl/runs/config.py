@@ -266,7 +266,7 @@ def _check_model(said: Mapping[str, str]) -> None:
     option = said.get("model", meant)
     other = [one for one in option.split(",") if _is_small(one) != _is_small(meant)]
     if file.is_file() and other and experiment not in _FOR_ANY:
-        suits = f"small models such as {meant}; imitate and reinforce are for"
+        suits = f"small models such as {meant}; imitate, reinforce and reinforce_words are for"
         if not _is_small(meant):
             suits = "a pretrained model, such as model=smollm2 or a hub name, and not for"
         raise ConfigError(f"experiment={experiment} is made for {suits} model={other[0]}")

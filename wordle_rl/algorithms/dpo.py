@@ -12,6 +12,9 @@ import numpy as np
 from wordle_rl.algorithms.base import START, Advantages, Algorithm, Array, LossInputs, StepOutcomes
 from wordle_rl.runs.instantiate import Within
 
+# A margin of less, in nats, is the rounding of a policy that still is its reference.
+_ROUNDING = 1e-5
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dpo(Algorithm):
@@ -60,6 +63,6 @@ class Dpo(Algorithm):
         of_one_unit = terms.units[:, None] == terms.units[None, :]
         margin = self.beta * (of_one_unit * gained[None, :]).sum(-1)  # [S], equal within a pair
         everywhere = (terms.trained + 0.0) * margin[:, None]
-        metrics = {"margin": everywhere, "preferred": everywhere > 0.0}
+        metrics = {"margin": everywhere, "preferred": everywhere > _ROUNDING}
         # -log sigmoid(x) = log(1 + exp(-x)), without overflow
         return xp.logaddexp(xp.zeros_like(everywhere), -everywhere), metrics

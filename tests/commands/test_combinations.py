@@ -61,7 +61,7 @@ FEW_STEPS = [
 ]
 
 
-RECIPES = {"imitate": ["model=smollm2"], "reinforce": ["model=smollm2_sft"]}
+RECIPES = {"imitate": ["model=smollm2"], "reinforce": ["model=smollm2_sft", "num_generations=2"]}
 RECIPES["reinforce_words"] = RECIPES["reinforce"]
 
 

@@ -61,8 +61,8 @@ FEW_STEPS = [
 ]
 
 
-RECIPES = {"imitate": ["model=smollm2"], "reinforce": ["model=smollm2_sft", "num_generations=2"]}
-RECIPES["reinforce_words"] = RECIPES["reinforce"]
+TAUGHT = ["model=smollm2_sft", "num_generations=2"]
+RECIPES = {"imitate": ["model=smollm2"], "reinforce": TAUGHT, "reinforce_words": TAUGHT}
 
 
 def experiments() -> list[Any]:

@@ -153,7 +153,7 @@ def resume_run(
         if told := describe_rates(setup.optim, done, *ends):
             print(told, flush=True)
         same = all(before == after for before, after in changes.values())
-        # The reason is there if it stopped early.
+        # A status_reason says that the run stopped early.
         over = done == setup.trainer.steps or folder.manifest().get("status_reason")
         if _is_whole(folder) and same and over and read_launch() is None:
             return setup, folder

@@ -145,7 +145,7 @@ def play_best_of(task: RolloutTask) -> list[Rollout]:
             player.answer({n: game for drawn in groups.values() for n, game in drawn.items()}, turn)
             for i, drawn in groups.items():
                 chosen = choose_guess(task, drawn, player.talks)
-                go_on(games[i], drawn[chosen])
+                play_drawn(games[i], drawn[chosen])
                 talks[i] = player.talks[chosen][-1].as_prompt()
                 group = task.places[i] + turn * step.recipe.rollout.groups
                 rollouts[i] += [
@@ -161,7 +161,7 @@ def play_best_of(task: RolloutTask) -> list[Rollout]:
     return [rollout for mine in rollouts for rollout in mine]
 
 
-def go_on(game: Game, drawn: Game) -> None:
+def play_drawn(game: Game, drawn: Game) -> None:
     """Play the one guess of another game, which began in the same state."""
     [said] = drawn.turns
     game.play(

@@ -2,11 +2,13 @@
 
     pip install trl==1.16.0 -c constraints.txt
     python examples/trl_rollout.py                          # two steps, 15 s on a CPU
+    python examples/trl_rollout.py --steps 10 --credit turn
     python examples/trl_rollout.py --steps 20 reward=win_only prompt=letters
 
 The words behind the options are choices of train.py. Words, rules, prompt, rewards, model and
-sampling are taken from them. Loss, optimiser and advantages are TRL's own, which credits whole
-games: one advantage for each game. TRL calls rollout_func experimental.
+sampling are taken from them. Loss and optimiser are TRL's own. So are advantages with --credit
+trl, which credits whole games: one advantage for each game. With --credit turn each token has the
+advantage of its guess. TRL calls rollout_func experimental.
 """
 
 from __future__ import annotations
@@ -16,9 +18,12 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import torch
 from hydra import compose, initialize_config_dir
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from wordle_rl import token_advantages
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.engine import TorchRows
 from wordle_rl.commands.build import build_experiment, resolve
@@ -61,6 +66,7 @@ def build_rollout(setup: Experiment, form: Form) -> Callable[[list[Any], Any], d
         games = play(player, new_games(secrets, recipe.words, recipe.rules))
         model.train(training)
         names = ("prompt_ids", "completion_ids", "logprobs", "env_mask", "game_reward", "won")
+        names += ("turn_rewards", "turn_tokens")
         out: dict[str, Any] = {name: [] for name in names}
         for game, [whole] in zip(games, player.all_talks(games), strict=True):
             begin = whole.answers[0].start
@@ -68,7 +74,11 @@ def build_rollout(setup: Experiment, form: Form) -> Callable[[list[Any], Any], d
             out["completion_ids"].append(whole.ids[begin:])
             out["logprobs"].append(whole.logprobs[begin:])
             out["env_mask"].append([int(drawn) for drawn in whole.trained[begin:]])
-            out["game_reward"].append(recipe.rewards.reward(game).total)
+            reward = recipe.rewards.reward(game)
+            out["game_reward"].append(reward.total)
+            out["turn_rewards"].append(list(reward.turn_totals))
+            answers = whole.answers.values()
+            out["turn_tokens"].append([sum(whole.trained[i] for i in place) for place in answers])
             out["won"].append(float(game.won))
         return out
 
@@ -85,8 +95,35 @@ def won(won: list[float], **_: Any) -> list[float]:
     return won
 
 
-def build_trainer(setup: Experiment, steps: int, folder: str) -> Any:
-    """TRL's trainer, which plays SECRETS x GAMES games in each step."""
+def credit_by_turn(trainer: type) -> type:
+    """TRL's GRPOTrainer with an advantage for each token, on one process.
+
+    rollout_func's columns are in `inputs` by the time that games are scored, in groups of
+    num_generations. TRL's loss takes advantages [games, tokens] of a subclass.
+    """
+
+    class TurnCredit(trainer):
+        def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+            batch = super()._generate_and_score_completions(inputs)
+            found = token_advantages(
+                rewards=[game["turn_rewards"] for game in inputs],
+                tokens=[game["turn_tokens"] for game in inputs],
+                groups=[number // self.num_generations for number in range(len(inputs))],
+                baseline="standardised",
+            )
+            drawn = (batch["completion_mask"] * batch["tool_mask"]).bool()
+            batch["advantages"] = torch.zeros(drawn.shape)
+            batch["advantages"][drawn] = torch.tensor(np.concatenate(found), dtype=torch.float32)
+            return batch
+
+    return TurnCredit
+
+
+def build_trainer(setup: Experiment, steps: int, folder: str, credit: str = "trl") -> Any:
+    """TRL's trainer, which plays SECRETS x GAMES games in each step.
+
+    credit: "trl" for its own advantage of each game, "turn" for one of each guess.
+    """
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
@@ -107,7 +144,8 @@ def build_trainer(setup: Experiment, steps: int, folder: str) -> Any:
         reward_weights=[1.0, 0.0], use_cpu=True, bf16=False, activation_checkpointing=False,
         report_to=[], save_strategy="no", logging_steps=1, disable_tqdm=True,
     )  # fmt: skip
-    return GRPOTrainer(
+    trainer = credit_by_turn(GRPOTrainer) if credit == "turn" else GRPOTrainer
+    return trainer(
         model=AutoModelForCausalLM.from_pretrained(path, dtype="float32"),
         reward_funcs=[game_reward, won], args=settings, processing_class=tokenizer,
         train_dataset=Dataset.from_list([row(secret) for secret in recipe.secrets]),
@@ -119,8 +157,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--output", default="outputs/trl", help="a folder for TRL")
+    parser.add_argument(
+        "--credit", choices=("trl", "turn"), default="trl", help="of games or guesses"
+    )
     given, overrides = parser.parse_known_args()
-    build_trainer(build_setup(["model=mini", *overrides]), given.steps, given.output).train()
+    setup = build_setup(["model=mini", *overrides])
+    build_trainer(setup, given.steps, given.output, given.credit).train()
 
 
 if __name__ == "__main__":

@@ -84,7 +84,8 @@ class WordleEnv(vf.Env[WordleEnvConfig]):
     """Plays one game to its end and records its reward.
 
     The trace gets one reward for each component, which add up to the reward of the game.
-    trace.info has the reward of each turn, which credit by turn needs.
+    trace.info["turn_rewards"] has the reward of each turn, from which wordle_rl.token_advantages
+    makes the advantage of each token.
     """
 
     async def run(self, task, agents) -> None:

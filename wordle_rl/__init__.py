@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         build_rewards,
         score_guess,
     )
+    from wordle_rl.adapters.credit import token_advantages
     from wordle_rl.commands.eval_players import load_player
     from wordle_rl.game.rules import Game, Rules, State, marks
     from wordle_rl.prompts.parser import parse
@@ -37,10 +38,12 @@ __all__ = [
     "parse",
     "score_guess",
     "split_secrets",
+    "token_advantages",
 ]
 
 _HOMES = {  # module -> names that it defines
     "adapters.api": ("board", "build_knowledge", "build_prompt", "build_rewards", "score_guess"),
+    "adapters.credit": ("token_advantages",),
     "game.rules": ("Game", "Rules", "State", "marks"),
     "commands.eval_players": ("load_player",),
     "prompts.parser": ("parse",),

@@ -78,14 +78,29 @@ def test_masks_cover_the_answers_and_rewards_are_those_of_the_set(example, model
         assert not seen[~np.array(mask, bool)].any()
 
 
+def assert_first_turns_are_standardised(batch: dict[str, Any]) -> None:
+    """All games of a group of four play turn 1, so each is compared with all."""
+    sums = torch.tensor([sum(rewards) for rewards, _ in batch["games"]]).reshape(-1, 4)
+    wanted = (sums - sums.mean(1, keepdim=True)) / sums.std(1, keepdim=True)
+    for row, (_, tokens), value in zip(
+        batch["advantages"], batch["games"], wanted.flatten(), strict=True
+    ):
+        torch.testing.assert_close(row[: tokens[0]], value.repeat(tokens[0]), atol=1e-5, rtol=0)
+
+
 @NEEDS_TRL
-def test_trl_trains_two_steps_on_the_tokens_that_were_drawn(example, model, tmp_path, monkeypatch):
+@pytest.mark.parametrize("credit", ["trl", "turn"])
+def test_trl_trains_two_steps_on_the_tokens_that_were_drawn(
+    example, model, tmp_path, monkeypatch, credit
+):
     monkeypatch.setattr(example, "SECRETS", 2)
     monkeypatch.setattr(example, "GAMES", 4)
     seen: list[dict[str, Any]] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TRL's own
-        trainer = example.build_trainer(example.build_setup(["model=mini"]), 2, str(tmp_path))
+        trainer = example.build_trainer(
+            example.build_setup(["model=mini"]), 2, str(tmp_path), credit
+        )
         prepare = trainer._generate_and_score_completions
 
         def watch(inputs: Any) -> Any:
@@ -97,7 +112,8 @@ def test_trl_trains_two_steps_on_the_tokens_that_were_drawn(example, model, tmp_
                 found = trainer._get_per_token_logps_and_entropies(
                     trainer.model, ids, mask, length
                 )[0]
-            seen.append({**batch, "trainer": found})
+            games = [(row["turn_rewards"], row["turn_tokens"]) for row in inputs]
+            seen.append({**batch, "trainer": found, "games": games})
             return batch
 
         trainer._generate_and_score_completions = watch
@@ -110,5 +126,8 @@ def test_trl_trains_two_steps_on_the_tokens_that_were_drawn(example, model, tmp_
         gap = (batch["trainer"] - batch["sampling_per_token_logps"])[drawn].abs()
         assert float(gap.max()) < 1e-4
         assert batch["advantages"].abs().max() > 0.1
+        if credit == "turn":
+            assert not batch["advantages"][~drawn].any()
+            assert_first_turns_are_standardised(batch)
     after = weights_of(trainer.model)
     assert any((after[name] - before[name]).abs().max() > 0 for name in before)

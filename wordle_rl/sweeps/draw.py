@@ -18,7 +18,7 @@ from wordle_rl.sweeps.results import COMPLETE, PRUNED, RUNNING, WINS, Row
 from wordle_rl.sweeps.space import Params, Space, count_points, list_grid_points
 
 _STATES = {COMPLETE: TrialState.COMPLETE, PRUNED: TrialState.PRUNED, RUNNING: TrialState.RUNNING}
-_DRAWS = 8  # of a sampler, which may draw a point that has its trial
+_DRAWS = 8  # more than there are trials, of a sampler that draws points with a trial
 Trials = Mapping[int, Row]  # by number, each with its `params`
 Notes = dict[str, Any]
 
@@ -65,12 +65,11 @@ def draw_point(plan: StudyPlan, trials: Trials, number: int) -> tuple[Params, No
     """
     study = _open_study(plan, trials, number)
     known = [trial["params"] for trial in trials.values() if trial["state"] in _STATES]
-    for draw in range(_DRAWS):
+    for draw in range(number + _DRAWS):  # a sampler that follows a sequence begins it again
         study.sampler = build_sampler(plan.settings.sampler or {}, number, draw)
-        trial = study.ask(dict(plan.space))
-        if trial.params not in known:
-            return trial.params, study.trials[-1].system_attrs
-        study.tell(trial, state=TrialState.FAIL)
+        params = study.ask(dict(plan.space)).params
+        if params not in known:
+            return params, study.trials[-1].system_attrs
     points = [] if count_points(plan.space) is None else list_grid_points(plan.space)
     return next(((point, Notes()) for point in points if point not in known), None)
 
@@ -94,8 +93,8 @@ def _open_study(plan: StudyPlan, trials: Trials, number: int) -> optuna.Study:
     study = optuna.create_study(
         study_name=plan.settings.name,
         direction="maximize",
-        pruner=build_pruner(plan.settings.pruner),
         sampler=optuna.samplers.RandomSampler(),
+        pruner=build_pruner(plan.settings.pruner),
     )
     study.add_trials(_recall(trials, plan.space, range(number)))
     return study

@@ -267,15 +267,19 @@ def draw_study(study: Study) -> Any:
         level = 100 * float(start.mean())
         lower.axvline(level, color=GREY, lw=1.2, ls=":", label=f"start, {level:.1f} %")
         lower.legend(**_BESIDE)
-    low, high = seeds["size"].min(), seeds["size"].max()
-    many = high if low == high else f"{low} to {high}"
-    note = f"Line: the mean over seeds. Bar: its 95 % interval (Student's t), n = {many}."
-    if high == 1:
-        note = "One seed for each arm, so there is no interval."
+    note = _explain_bars(seeds["size"].min(), seeds["size"].max())
     if long.any():
         note += " Trials have their numbers in study.json."
     figure.supxlabel(f"Dot: a trial. {note}", fontsize=8.5)
     return figure
+
+
+def _explain_bars(least: int, most: int) -> str:
+    """What lines and bars of the picture are. least, most: trials of an arm."""
+    if most == 1:
+        return "One seed for each arm, so there is no interval."
+    many = most if least == most else f"{least} to {most}"
+    return f"Line: the mean over seeds. Bar: its 95 % interval (Student's t), n = {many}."
 
 
 def find_start(trials: Frame) -> Any:
@@ -285,28 +289,31 @@ def find_start(trials: Frame) -> Any:
     return wins.first() if len(begun) and (wins.nunique() == 1).all() else None
 
 
-def _draw_curves(axes: Any, study: Study, trials: Frame, names: dict[str, str]) -> None:
-    """A line for each arm, of wins or of a measure over time."""
-    title, y = "Validation games won over training games", _Y
+def _read_points(study: Study, trials: Frame) -> Frame:
+    """A row (`arm`, `games`, `value` in percent) for each validation of each trial."""
     points = trials[["arm", "trial", "curve"]].explode("curve", ignore_index=True)
-    points = points.assign(games=points.curve.str[0], value=points.curve.str[1]).astype(
-        {"games": float, "value": float}
-    )
+    # A validation has the same place among the steps of a trial as among its numbers of games.
+    points["place"] = points.groupby("trial").cumcount()
+    points["games"], points["value"] = (points.curve.str[n].astype(float) for n in (0, 1))
     if study.measure.over_time and study.measure.of_games:
-        title, y = study.measure.title.capitalize(), "share (%)"
         games = study.games[study.games["round"] == SEARCH]
-        shares = games.assign(value=study.measure.of_games(games).astype(float))
-        means = shares.groupby(["trial", "step"]).value.mean()
-        # A validation has the same place among the steps as among the numbers of games.
-        means.index = [means.index.get_level_values("trial"), means.groupby("trial").cumcount()]
-        places = zip(points.trial, points.groupby("trial").cumcount(), strict=True)
-        points = points.assign(value=means.reindex(list(places)).to_numpy()).dropna()
-    found = 100 * points.set_index(["arm", "games"]).value
+        games = games.assign(value=study.measure.of_games(games).astype(float))
+        means = games.groupby(["trial", "step"]).value.mean().reset_index()
+        means["place"] = means.groupby("trial").cumcount()
+        points = points.drop(columns="value").merge(means, on=["trial", "place"])
+    return points.assign(value=100 * points.value)
+
+
+def _draw_curves(axes: Any, study: Study, trials: Frame, names: dict[str, str]) -> None:
+    """A line for each arm."""
+    points = _read_points(study, trials).groupby(["arm", "games"]).value
     for number, (arm, name) in enumerate(names.items()):
-        groups = found[arm].groupby("games")
-        means, seeds = groups.mean(), groups.size()
+        means, seeds = points.mean()[arm], points.size()[arm]
         means = means[seeds == seeds.max()]  # where a seed is missing, the mean would jump
         axes.plot(means, marker="os^Dv<>pP*"[number], ms=4, label=textwrap.fill(name, _WIDE))
+    title, y = "Validation games won over training games", _Y
+    if study.measure.over_time:
+        title, y = study.measure.title.capitalize(), "share (%)"
     axes.set(title=title, xlabel="training games", ylabel=y)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter("{x:,.0f}")

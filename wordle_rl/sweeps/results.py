@@ -40,8 +40,7 @@ NUMBERS = (
     "test_win_rate",
     "test_mean_guesses_with_losses",
 )
-FIGURES = ("run", *NUMBERS, "cause", "curve", "lineage", "metrics")
-Row: TypeAlias = dict[str, Any]  # an ended trial: number, round, state, WINS, parameters, FIGURES
+Row: TypeAlias = dict[str, Any]  # an ended trial: number, round, state, wins, parameters, figures
 
 
 def read_record(folder: Path) -> dict[str, Any]:

@@ -190,9 +190,10 @@ class Worker:
 
     def _note_end(self, part: Round, trial: Trial, found: Row) -> None:
         """Keep what came of a trial, print it, and stop when too many have failed."""
+        first = {"trial": trial.number, "round": part.part}
+        first |= {"state": found["state"], WINS: found[WINS], **trial.params}
         with self._alone():
-            ended = {"trial": trial.number, "round": part.part, **found, **trial.params}
-            write_record(self._plan, ended)
+            write_record(self._plan, {**first, **found})
         trial.lock.close()
         self._left = part.count_left()
         if found["state"] in DONE:

@@ -30,7 +30,7 @@ RETRIES = 3  # times that a trial continues after its run was killed
 _STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)  # exit codes of a run that saved
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Trial:
     """A trial that this worker runs, in its folder."""
 

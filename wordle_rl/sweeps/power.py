@@ -43,7 +43,8 @@ def tell_power(plan: StudyPlan) -> None:
     measure = MEASURES[settings.analysis.measure]
     places = (settings.place, ROOT / "sweeps" / settings.name)
     earlier = next((place for place in places if (place / RECORD).is_file()), None)
-    if earlier is None and measure.of_games and (ROOT / _NOISE / RECORD).is_file():
+    known = settings.analysis.measure in ("wins", "guesses") and (ROOT / _NOISE / RECORD).is_file()
+    if earlier is None and known:
         model = plan.compose(plan.overrides).get("model", {}).get("name", _MODEL)
         if model != _MODEL:
             told = f"wordle-rl judge {settings.name} --power tells after its first run"

@@ -47,7 +47,7 @@ def tell_power(plan: StudyPlan) -> None:
     if earlier is None and known:
         model = plan.compose(plan.overrides).get("model", {}).get("name", _MODEL)
         if model != _MODEL:
-            told = f"wordle-rl judge {settings.name} --power tells after its first run"
+            told = "the resolutions on the page of a first run tell"
             print(f"what seeds buy is measured with model {_MODEL}; with {model}, {told}")
             return
         earlier = ROOT / _NOISE

@@ -8,6 +8,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.sweeps.plan import StudyPlan
@@ -27,37 +28,43 @@ from wordle_rl.sweeps.verdicts import (
 )
 
 _SEEDS = (2, 3, 4, 6, 8)
-_NOISE, _MODEL = "sweeps/noise", "mini"  # the study of runs that differ in their seed, its model
+_MODEL = "mini"  # of the study noise
 
 
 def tell_power(plan: StudyPlan) -> None:
     """Print what seeds buy in a grid, and which comparisons it leaves out."""
-    points, settings = plan.points or [], plan.settings
-    arms = list(dict.fromkeys(name_arm(point, plan.space) for point in points))
+    arms = list(dict.fromkeys(name_arm(point, plan.space) for point in plan.points or ()))
     if not arms:
         return
-    comparisons = settings.analysis.comparisons
-    pairs, left_out = pair_arms(arms, plan.space, settings.default, comparisons)
+    settings = plan.settings
+    asked = settings.analysis.comparisons
+    pairs, left_out = pair_arms(arms, plan.space, settings.default, asked)
     for name in left_out:
         print(f"no comparison {name!r}: it names an arm that does not run")
-    measure = MEASURES[settings.analysis.measure]
-    places = (settings.place, ROOT / "sweeps" / settings.name)
-    earlier = next((place for place in places if (place / RECORD).is_file()), None)
-    known = settings.analysis.measure in ("wins", "guesses") and (ROOT / _NOISE / RECORD).is_file()
-    if earlier is None and known:
-        model = plan.compose(plan.overrides).get("model", {}).get("name", _MODEL)
-        if model != _MODEL:
-            told = "the resolutions on the page of a first run tell"
-            print(f"what seeds buy is measured with model {_MODEL}; with {model}, {told}")
-            return
-        earlier = ROOT / _NOISE
-    if earlier is not None:
-        planned = len({point.get("seed") for point in points})
-        _print_sizes(read_study(earlier), measure, planned, max(len(pairs), 1))
+    if (earlier := _find_earlier(plan)) is not None:
+        _print_sizes(plan, read_study(earlier), max(len(pairs), 1))
 
 
-def _print_sizes(earlier: Study, measure: Measure, planned: int, comparisons: int) -> None:
+def _find_earlier(plan: StudyPlan) -> Path | None:
+    """An earlier run of a study, or else the study noise if that is of its model."""
+    settings, noise = plan.settings, ROOT / "sweeps/noise"
+    for place in (settings.place, ROOT / "sweeps" / settings.name):
+        if (place / RECORD).is_file():
+            return place
+    if settings.analysis.measure not in ("wins", "guesses") or not (noise / RECORD).is_file():
+        return None
+    model = plan.compose(plan.overrides).get("model", {}).get("name", _MODEL)
+    if model == _MODEL:
+        return noise
+    told = "the resolutions on the page of a first run tell"
+    print(f"what seeds buy is measured with model {_MODEL}; with {model}, {told}")
+    return None
+
+
+def _print_sizes(plan: StudyPlan, earlier: Study, comparisons: int) -> None:
     """Print the differences that numbers of seeds find, and what the planned ones find."""
+    measure = MEASURES[plan.settings.analysis.measure]
+    planned = len({point.get("seed") for point in plan.points or ()})
     *spreads, own = pool_spreads(earlier, measure, [*_SEEDS, max(planned, 2)]) or [None]
     if own is None or not own.error:
         print(f"what seeds buy is not known: in {earlier.name} no two games or arms differ")
@@ -76,7 +83,7 @@ def _print_sizes(earlier: Study, measure: Measure, planned: int, comparisons: in
 def pool_spreads(earlier: Study, measure: Measure, counts: Sequence[int]) -> list[Spread]:
     """The spread of each number of seeds, from a study's mean difference to its first arm.
 
-    None for a study without two arms of two seeds that have the measure.
+    None at all for a study without two arms of two seeds that have the measure.
     """
     search, cells = earlier.select(SEARCH), measure_cells(earlier, SEARCH, measure)
     arms = search[search.state == "complete"].arm.unique()

@@ -103,13 +103,15 @@ class StudyPlan:
 
     settings: StudySettings
     space: Space
-    points: list[dict[str, Any]] | None  # of a grid, in their order; None with a sampler
+    points: Sequence[Params] | None  # of a grid, in their order; None with a sampler
     overrides: list[str]  # for every trial
     compose: Compose
 
     @property
     def n_trials(self) -> int:
         """How many trials there are: no more than points, where a sampler has a finite space."""
+        if self.points is not None:
+            return len(self.points)
         return min(filter(None, (count_points(self.space), self.settings.n_trials)))
 
     def build_run(self, params: Params) -> list[str]:

@@ -6,7 +6,7 @@ share its folder, on one machine or on a disk that knows locks.
 """
 
 import fcntl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from wordle_rl.sweeps.results import (
     Row,
     read_record,
 )
-from wordle_rl.sweeps.space import ARM, Params, Space
+from wordle_rl.sweeps.space import ARM, Params
 from wordle_rl.sweeps.trial import Trial
 
 TRIAL = "params.json"  # of a trial's folder: its params, its overrides, and Optuna's notes
@@ -34,15 +34,11 @@ TRIAL = "params.json"  # of a trial's folder: its params, its overrides, and Opt
 
 @dataclass(kw_only=True)
 class Round:
-    """Trials from one search space: the search, or its winner and default with fresh seeds."""
+    """Trials of one plan: the search, or its winner and default with fresh seeds."""
 
     part: str  # SEARCH or CONFIRMATION
     plan: StudyPlan
     folder: Path  # of the trials
-    space: Space
-    points: Sequence[Params] | None  # of a grid; None when a sampler draws them
-    n_trials: int
-    build_run: Callable[[Params], list[str]]  # overrides of a trial
     failed: set[int] = field(init=False)  # before this command, which tries their points again
 
     def __post_init__(self) -> None:
@@ -55,12 +51,12 @@ class Round:
 
     def count_left(self) -> int:
         """How many trials are not done yet, running ones included."""
-        return max(self.n_trials - sum(row["state"] in DONE for row in self.list_rows()), 0)
+        return max(self.plan.n_trials - sum(row["state"] in DONE for row in self.list_rows()), 0)
 
     def list_missing(self) -> list[Params]:
         """Points of a grid that are not done."""
         done = [self._pick(row) for row in self.list_rows() if row["state"] in DONE]
-        return [point for point in self.points or () if point not in done]
+        return [point for point in self.plan.points or () if point not in done]
 
     def take(self) -> tuple[Trial | None, bool]:
         """A trial to run, if there is one, and whether any run. For one worker at a time."""
@@ -75,7 +71,9 @@ class Round:
         params, notes = self._pick(drawn[0]), drawn[1]
         path = self._find_folder(number) / TRIAL
         path.parent.mkdir(parents=True)
-        write_json(path, {"params": params, "overrides": self.build_run(params), "notes": notes})
+        write_json(
+            path, {"params": params, "overrides": self.plan.build_run(params), "notes": notes}
+        )
         return self._claim(number, params), True
 
     def _is_poor(self, number: int, wins: Sequence[float]) -> bool:
@@ -97,7 +95,7 @@ class Round:
 
     def _pick(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of a row, in their order."""
-        return {name: row[name] for name in self.space}
+        return {name: row[name] for name in self.plan.space}
 
     def _list_folders(self) -> list[int]:
         return [int(path.name) for path in self.folder.glob("*") if path.name.isdigit()]
@@ -107,19 +105,19 @@ class Round:
 
     def _choose(self, trials: Mapping[int, Row], number: int) -> tuple[Params, Notes] | None:
         """The point of a new trial; None if there is none."""
-        if self.points is None:
+        if self.plan.points is None:
             drawn = sum(row["state"] != FAILED for row in trials.values())
-            return draw_point(self.plan, trials, number) if drawn < self.n_trials else None
+            return draw_point(self.plan, trials, number) if drawn < self.plan.n_trials else None
         tried = [row["params"] for n, row in trials.items() if n not in self.failed]
-        return next(((point, Notes()) for point in self.points if point not in tried), None)
+        return next(((point, Notes()) for point in self.plan.points if point not in tried), None)
 
     def _claim(self, number: int, params: Params) -> Trial | None:
         """A trial with the lock of its folder; None while another process has it.
 
         The run of a trial inherits the lock, so after a worker's death it is free when that ends.
         """
-        folder, overrides = self._find_folder(number), self.build_run(params)
-        known = self.points is None or params in self.points
+        folder, overrides = self._find_folder(number), self.plan.build_run(params)
+        known = self.plan.points is None or params in self.plan.points
         if not known or read_json(folder / TRIAL)["overrides"] != overrides:
             raise ConfigError(
                 f"{folder} holds a trial of an earlier study: remove {self.folder}, or give the "
@@ -144,36 +142,28 @@ class Round:
 
 def open_search(plan: StudyPlan) -> Round:
     """The trials that the study is about."""
-    return Round(
-        part=SEARCH,
-        plan=plan,
-        folder=plan.settings.place / "trials",
-        space=plan.space,
-        points=plan.points,
-        n_trials=plan.n_trials,
-        build_run=plan.build_run,
-    )
+    return Round(part=SEARCH, plan=plan, folder=plan.settings.place / "trials")
 
 
 def open_confirmation(plan: StudyPlan, number: int, winner: Params) -> Round:
-    """The winner and the default again, with fresh seeds, reported on the test secrets."""
+    """The winner and the default again, with fresh seeds."""
     settings = plan.settings
-    best: Any = {name: value for name, value in winner.items() if name != "seed"}
-    default: Any = settings.default or {}
+    best = {name: value for name, value in winner.items() if name != "seed"}
     # A study that varies seeds alone has no default: each trial is the config as it is.
-    arms = ["winner"] if best == default else ["winner", "default"]
-    points: Any = [{ARM: arm, "seed": seed} for seed in settings.confirm_seeds for arm in arms]
+    arms = ["winner"] if best == (settings.default or {}) else ["winner", "default"]
+    points = [{ARM: arm, "seed": seed} for seed in settings.confirm_seeds for arm in arms]
+    about = {**vars(plan), "space": CONFIRMED, "points": points, "winner": best}
+    folder = settings.place / "trials" / f"{settings.name}-confirm-{number}"
+    return Round(part=CONFIRMATION, plan=Confirmation(**about), folder=folder)
 
-    def build_run(params: Params) -> list[str]:
-        run = plan.build_run(best if params[ARM] == "winner" else default)
+
+@dataclass(frozen=True, kw_only=True)
+class Confirmation(StudyPlan):
+    """Trials of the winner and the default that report on the test secrets."""
+
+    winner: Params
+
+    def build_run(self, params: Params) -> list[str]:
+        arms = {"winner": self.winner, "default": self.settings.default or {}}
+        run = super().build_run(arms[str(params[ARM])])
         return [*run, f"seed={params['seed']}", "trainer.report=true"]
-
-    return Round(
-        part=CONFIRMATION,
-        plan=plan,
-        folder=settings.place / "trials" / f"{settings.name}-confirm-{number}",
-        space=CONFIRMED,
-        points=points,
-        n_trials=len(points),
-        build_run=build_run,
-    )

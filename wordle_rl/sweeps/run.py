@@ -109,7 +109,7 @@ class Worker:
             self._plan.check_identity(read_record(self._place).get("identity"))
             write_record(self._plan)
         rounds = [search := open_search(self._plan)]
-        if done := search.n_trials - search.count_left():
+        if done := self._plan.n_trials - search.count_left():
             print(f"{done} finished trials come from {self._place / RECORD}")
         try:
             self._run_round(search)
@@ -128,8 +128,8 @@ class Worker:
         if (number := find_winner(read_study(self._place))) is None:
             return None
         [winner] = [row for row in search.list_rows() if row["trial"] == number]
-        params = {name: winner[name] for name in search.space}
-        print(f"fresh seeds for the winner, {name_arm(params, search.space)}")
+        params = {name: winner[name] for name in self._plan.space}
+        print(f"fresh seeds for the winner, {name_arm(params, self._plan.space)}")
         return open_confirmation(self._plan, number, params)
 
     def _keep_games(self) -> None:
@@ -150,7 +150,9 @@ class Worker:
 
         def amount() -> Amount:
             jobs, mean = self._settings.jobs, fmean(self._spent or [math.nan])
-            return Amount(part.n_trials - self._left, part.n_trials, mean * self._left / jobs)
+            return Amount(
+                part.plan.n_trials - self._left, part.plan.n_trials, mean * self._left / jobs
+            )
 
         def tell() -> str:
             told = [f"trial {trial.number}: {trial.seen}" for trial in trials]
@@ -209,7 +211,7 @@ class Worker:
 
 
 def _name(trial: Trial, part: Round) -> str:
-    return f"trial {trial.number}  {format_params(trial.params, part.space)}"
+    return f"trial {trial.number}  {format_params(trial.params, part.plan.space)}"
 
 
 def _format_end(row: Row) -> str:

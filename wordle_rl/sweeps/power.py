@@ -65,12 +65,13 @@ def _print_sizes(plan: StudyPlan, earlier: Study, comparisons: int) -> None:
     """Print the differences that numbers of seeds find, and what the planned ones find."""
     measure = MEASURES[plan.settings.analysis.measure]
     planned = len({point.get("seed") for point in plan.points or ()})
-    *spreads, own = pool_spreads(earlier, measure, [*_SEEDS, max(planned, 2)]) or [None]
-    if own is None or not own.error:
+    spreads = pool_spreads(earlier, measure, [*_SEEDS, max(planned, 2)])
+    if not spreads or not spreads[-1].error:
         print(f"what seeds buy is not known: in {earlier.name} no two games or arms differ")
         return
-    found = [find_resolution(spread, comparisons=1) for spread in spreads]
-    found.append(find_resolution(own, comparisons=comparisons))
+    counts = [*(1 for _ in _SEEDS), comparisons]
+    pairs = zip(spreads, counts, strict=True)
+    found = [find_resolution(spread, comparisons=count) for spread, count in pairs]
     *sizes, size = [f"{measure.scale * one:.{measure.digits}f}" for one in found]
     print(
         f"what seeds buy: {' / '.join(map(str, _SEEDS))} find a difference of {' / '.join(sizes)} "

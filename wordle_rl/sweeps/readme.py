@@ -172,10 +172,9 @@ def find_half(values: Sequence[float]) -> float:
     """Half of the 95 % interval of a mean; 0 with one value."""
     from scipy.stats import t  # half a second, which no worker needs
 
-    count = len(values)
-    return (
-        t.ppf(0.975, count - 1) * statistics.stdev(values) / math.sqrt(count) if count > 1 else 0.0
-    )
+    if (count := len(values)) < 2:
+        return 0.0
+    return float(t.ppf(0.975, count - 1)) * statistics.stdev(values) / math.sqrt(count)
 
 
 def describe_cost(study: Study) -> str:

@@ -320,7 +320,8 @@ def find_verdicts(spreads: Mapping[str, Spread], measure: Measure, margin: float
 
     # The chance of such a mean if there were no difference.
     alone = [
-        2 * t.sf(abs(s.mean) / s.error, s.seeds - 1) if s.error else 1.0 for s in spreads.values()
+        float(2 * t.sf(abs(s.mean) / s.error, s.seeds - 1)) if s.error else 1.0
+        for s in spreads.values()
     ]
     effects = []
     for (name, spread), p, level in zip(spreads.items(), *correct(alone), strict=True):

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import optuna
-
+from wordle_rl.runs.files import read_json
 from wordle_rl.sweeps import run, trial
 from wordle_rl.sweeps.plan import StudyPlan, plan_study
 
@@ -33,11 +32,7 @@ def plan_of(root: Path, **node: Any) -> StudyPlan:
 
 def run_fakes(root: Path, do: Callable[[StudyPlan], object] = run.run_trials, **node: Any) -> None:
     """Do a study whose trials are fake_train.py, and look at them often."""
-    with (
-        patch.object(trial, "train_command", lambda: FAKE),
-        patch.object(trial, "POLL", 0.05),
-        patch.object(run, "POLL", 0.05),
-    ):
+    with patch.object(trial, "train_command", lambda: FAKE), patch.object(run, "POLL", 0.05):
         do(plan_of(root, **node))
 
 
@@ -59,12 +54,15 @@ def worker(root: Path, fake: Mapping[str, Any], **node: Any) -> subprocess.Popen
     )
 
 
-def stored(root: Path, name: str = "study") -> optuna.Study:
-    return optuna.load_study(study_name=name, storage=f"sqlite:///{root}/study/study.db")
+def stored(root: Path, part: str = "search") -> list[dict[str, Any]]:
+    """The ended trials of a study's round, as study.json has them."""
+    path = root / "study" / "study.json"
+    trials = read_json(path)["trials"] if path.exists() else []
+    return [trial for trial in trials if trial["round"] == part]
 
 
-def states(study: optuna.Study) -> list[str]:
-    return [trial.state.name for trial in study.get_trials(deepcopy=False)]
+def states(trials: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [trial["state"] for trial in trials]
 
 
 def steps_done(root: Path) -> dict[str, list[int]]:

@@ -14,7 +14,7 @@ from wordle_rl.__main__ import run
 from wordle_rl.runs.files import read_json
 from wordle_rl.runs.progress import announce
 from wordle_rl.sweeps.plan import plan_study
-from wordle_rl.sweeps.power import check_power
+from wordle_rl.sweeps.power import tell_power
 from wordle_rl.sweeps.readme import BEGIN, END, UNWRITTEN, write_page
 from wordle_rl.sweeps.run import run_study
 
@@ -74,8 +74,9 @@ def test_what_a_person_wrote_stays_and_an_index_beside_it_shows_it(root, tmp_pat
 
 def test_a_study_can_be_asked_what_it_can_find(capsys):
     run(["judge", "gen_count", "--power"])
-    said = capsys.readouterr().out
-    assert "\nan earlier run of this study: differences between two arms vary by 0.115 gu" in said
+    bought, own = capsys.readouterr().out.splitlines()
+    assert re.match(r"what seeds buy: 2 / 3 / 4 / 6 / 8 find .* the study gen_count vary\)", bought)
+    assert re.fullmatch(r"this study: 6 seeds and 5 comparisons find 0\.\d\d", own)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_a_study_can_be_asked_what_it_can_find(capsys):
 )
 def test_what_seeds_buy_is_told_for_the_model_that_it_was_measured_with(model, told, capsys):
     node = {"name": "mine", "params": {"seed": "choice(0, 1)"}}
-    check_power(plan_study(node, [], lambda _: {"model": {"name": model}}))
+    tell_power(plan_study(node, [], lambda _: {"model": {"name": model}}))
     [line] = [ln for ln in capsys.readouterr().out.splitlines() if ln.startswith("what seeds buy")]
     assert told in line and (model == "mini") is bool(re.search(r"0\.\d+ /", line))
 

@@ -36,7 +36,7 @@ def test_a_study_keeps_its_verdicts_and_a_stranger_finds_the_same(folder):
 def test_a_page_is_what_its_files_say(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(readme, "save_figure", lambda *_: None)  # the slowest part
     here = tmp_path / folder.name
-    shutil.copytree(folder, here, ignore=shutil.ignore_patterns("study.db*", ".lock"))
+    shutil.copytree(folder, here, ignore=shutil.ignore_patterns("trials", ".lock"))
     readme.write_page(here)
     assert (here / "README.md").read_text() == (folder / "README.md").read_text()
 

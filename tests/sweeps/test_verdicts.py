@@ -14,7 +14,8 @@ from statsmodels.stats.power import TTestPower
 
 from tests.helpers.studies import plan_of
 from wordle_rl.sweeps import power
-from wordle_rl.sweeps.power import plan_power, pool_spreads
+from wordle_rl.sweeps.plan import StudyPlan
+from wordle_rl.sweeps.power import pool_spreads
 from wordle_rl.sweeps.readme import list_arms, list_effects
 from wordle_rl.sweeps.space import parse_params
 from wordle_rl.sweeps.verdicts import (
@@ -136,34 +137,43 @@ def study_of(trials: list[dict[str, Any]], games: Sequence[dict[str, Any]] = ())
     played = pd.DataFrame(games, columns=pd.Index(columns)).astype({"guesses": str, "secret": str})
     return Study(
         folder=Path(),
-        about={"name": "pilot", "identity": {"grid": True}, "analysis": {}},
+        about={"name": "earlier", "identity": {"grid": True}, "analysis": {}},
         space={},
         trials=table,
         games=add_outcomes(played),
     )
 
 
-def test_a_pilot_of_other_seeds_plans_the_resolution_of_a_study(tmp_path):
-    """Two arms and four seeds of a pilot; the study has six seeds and two comparisons."""
+def test_an_earlier_run_tells_what_the_seeds_of_a_study_find(tmp_path, monkeypatch, capsys):
+    """Two arms and four seeds of the earlier run; the study has six seeds and two comparisons."""
     gaps = [0.05, -0.02, 0.04, 0.01]
-    pilot = study_of(
+    earlier = study_of(
         [
             {"arm": f"x={x}", "seed": seed, "val_win_rate": 0.5 + gap * x}
             for seed, gap in enumerate(gaps)
             for x in (0, 1)
         ]
     )
-    plan = plan_of(
-        tmp_path,
-        params={"x": "choice(1, 2, 3)", "seed": "range(0, 5)"},
-        default={"x": 1},
-        analysis={"measure": "wins"},
-    )
-    spread, resolution = plan_power(plan, pilot)
+    [spread] = pool_spreads(earlier, WINS, [6])
     sizes = TTestPower().solve_power(nobs=6, alpha=0.05 / 2, power=0.8)
-    assert spread.seeds == 6
-    expected = float(np.squeeze(sizes)) * 100 * np.std(gaps, ddof=1)
-    assert resolution == pytest.approx(expected, rel=1e-4)
+    expected = float(np.squeeze(sizes)) * np.std(gaps, ddof=1)
+    assert find_resolution(spread, comparisons=2) == pytest.approx(expected, rel=1e-4)
+    node: dict[str, Any] = {
+        "params": {"x": "choice(1, 2, 3)", "seed": "range(0, 5)"},
+        "default": {"x": 1},
+        "analysis": {"measure": "wins"},
+    }
+    said = told_power(plan_of(tmp_path, **node), earlier, monkeypatch, capsys)
+    assert said[1] == f"this study: 6 seeds and 2 comparisons find {100 * expected:.1f}"
+
+
+def told_power(plan: StudyPlan, earlier: Study, monkeypatch: Any, capsys: Any) -> list[str]:
+    """The lines about a study with this earlier run."""
+    plan.settings.place.mkdir()
+    (plan.settings.place / "study.json").touch()
+    monkeypatch.setattr(power, "read_study", lambda _: earlier)
+    power.tell_power(plan)
+    return capsys.readouterr().out.splitlines()
 
 
 def test_more_seeds_do_not_take_away_what_differs_from_secret_to_secret():
@@ -183,23 +193,19 @@ def test_more_seeds_do_not_take_away_what_differs_from_secret_to_secret():
         for n, (x, seed) in enumerate(arms)
         for secret, extra in more.items()
     ]
-    pilot = study_of([{"arm": f"x={x}", "seed": seed} for x, seed in arms], played)
-    for seeds in (3, 100):
-        spread = pool_spreads(pilot, MEASURES["guesses"], seeds)
+    earlier = study_of([{"arm": f"x={x}", "seed": seed} for x, seed in arms], played)
+    for spread in pool_spreads(earlier, MEASURES["guesses"], [3, 100]):
         assert spread.seed_variance == pytest.approx(0.0, abs=1e-12)
         assert spread.error == pytest.approx(np.std([0, 1, 2], ddof=1) / 3**0.5)
 
 
-def test_a_pilot_without_any_spread_resolves_nothing(tmp_path, monkeypatch, capsys):
+def test_an_earlier_run_without_any_spread_tells_nothing(tmp_path, monkeypatch, capsys):
     trials = [{"arm": f"x={x}", "seed": seed} for seed in (0, 1) for x in (0, 1)]
-    pilot = study_of([{**trial, "test_win_rate": 0.0} for trial in trials])
-    (tmp_path / "pilot").mkdir()
-    (tmp_path / "pilot" / "study.json").touch()
-    monkeypatch.setattr(power, "read_study", lambda _: pilot)
-    analysis = {"measure": "test_wins", "pilot": "pilot"}
+    earlier = study_of([{**trial, "test_win_rate": 0.0} for trial in trials])
     params = {"x": "choice(1, 2)", "seed": "choice(0, 1)"}
-    power.check_power(plan_of(tmp_path, params=params, analysis=analysis))
-    assert "is not known: in pilot no two games differ" in capsys.readouterr().out
+    plan = plan_of(tmp_path, params=params, analysis={"measure": "test_wins"})
+    [said] = told_power(plan, earlier, monkeypatch, capsys)
+    assert "is not known: in earlier no two games or arms differ" in said
 
 
 ARM = "x=0"

@@ -24,13 +24,13 @@ def judge(
     from wordle_rl.runs.instantiate import check_choice
     from wordle_rl.runs.paths import ROOT
     from wordle_rl.sweeps.plan import list_studies, plan_study
-    from wordle_rl.sweeps.power import check_power
+    from wordle_rl.sweeps.power import tell_power
     from wordle_rl.sweeps.readme import write_page
 
     if power:
         check_choice("STUDY", name, tuple(list_studies()))
         config = compose_config("config", [f"sweep={name}"], with_hydra=True)
         node: Any = OmegaConf.to_container(config.hydra.sweeper, resolve=True)
-        return check_power(plan_study(node, [], lambda _: {}))
+        return tell_power(plan_study(node, [], lambda _: {}))
     places = [Path(name), ROOT / "outputs" / "sweeps" / name, ROOT / "sweeps" / name]
     print(write_page(next((p for p in places if (p / "study.json").is_file()), places[0])))

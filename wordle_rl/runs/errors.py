@@ -22,7 +22,6 @@ _RUST = re.compile(r"\(os error (\d+)\)")  # how safetensors and tokenizers say 
 _EXTRAS = {  # library: the extra that installs it
     **dict.fromkeys(("mlx", "mlx_lm"), "mlx"),
     **dict.fromkeys(("datasets", "pyarrow"), "data"),
-    **dict.fromkeys(("psycopg", "psycopg2"), "postgres"),
     **{"bitsandbytes": "quantize", "wandb": "wandb", "gymnasium": "gym"},
 }
 

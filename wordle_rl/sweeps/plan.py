@@ -51,10 +51,7 @@ class AnalysisSettings:
 
     measure: Literal["wins", "guesses", "repeats_over_time", "idle_groups", "test_wins"] = "guesses"
     comparisons: dict[str, list[str | dict]] = field(default_factory=dict)  # name: [one, other]
-    effect: _Size | None = None  # the smallest difference that the study asks about
     margin: _Size | None = None  # differences up to it count as none; None: the measure's own
-    pilot: str | None = None  # a study whose trials tell the spread between seeds
-    underpowered: bool = False  # whether to start although the pilot says it finds too little
     metrics: list[str] = field(default_factory=list)  # further columns, means of the last quarter
 
     def __post_init__(self) -> None:
@@ -80,19 +77,14 @@ class StudySettings:
     analysis: AnalysisSettings = field(default_factory=AnalysisSettings)
     n_trials: Count | None = None
     confirm_seeds: list[Seed] = field(default_factory=list)
-    storage: str | None = None
     folder: str | None = None
     jobs: Count = 1
-    heartbeat: Count = 60
-    grace: Count = 180
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ValueError(
                 f"hydra.sweeper.name must be letters, digits and ._-, not {self.name!r}"
             )
-        if self.grace <= self.heartbeat:
-            raise ValueError("hydra.sweeper.grace must be above hydra.sweeper.heartbeat")
         if (self.sampler is None) != (self.n_trials is None):
             raise ValueError(
                 "hydra.sweeper.n_trials must be given with a sampler, and only then: a grid has "
@@ -101,7 +93,7 @@ class StudySettings:
 
     @property
     def place(self) -> Path:
-        """The folder of the study: its files, its database, its trials."""
+        """The folder of the study: its files and its trials."""
         return ROOT / (self.folder or f"outputs/sweeps/{self.name}")
 
 
@@ -111,7 +103,7 @@ class StudyPlan:
 
     settings: StudySettings
     space: Space
-    points: list[dict[str, Any]] | None  # of a grid, in their order; None with a sampler
+    points: Sequence[Params] | None  # of a grid, in their order; None with a sampler
     overrides: list[str]  # for every trial
     compose: Compose
 
@@ -120,8 +112,7 @@ class StudyPlan:
         """How many trials there are: no more than points, where a sampler has a finite space."""
         if self.points is not None:
             return len(self.points)
-        asked = self.settings.n_trials or 0
-        return min(asked, count_points(self.space) or asked)
+        return min(filter(None, (count_points(self.space), self.settings.n_trials)))
 
     def build_run(self, params: Params) -> list[str]:
         """The overrides of a trial, output folder aside."""
@@ -159,6 +150,17 @@ class StudyPlan:
             "default": settings.default,
             "grid": self.points is not None,
         }
+
+    def check_identity(self, before: Mapping[str, Any] | None) -> None:
+        """Raise ConfigError for a study that was started with other settings."""
+        now = json.loads(json.dumps(self.identity()))
+        if before not in (None, now):
+            differ = ", ".join(key for key in now if now[key] != before.get(key))
+            raise ConfigError(
+                f"study {self.settings.name} was started with another {differ}: old and new trials "
+                "cannot be compared. Set another hydra.sweeper.name=..., or remove "
+                f"{self.settings.place}"
+            )
 
     def _fit_budget(self, run: Sequence[str]) -> list[str]:
         """Overrides that give a run the study's step size and games, unless it sets its own."""

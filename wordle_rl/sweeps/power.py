@@ -1,13 +1,15 @@
-"""Power: the difference that a study will find with a chance of 80 %, told before it starts.
+"""What seeds buy: the differences that a study finds with a chance of 80 %.
 
-A pilot is a study of the same regime, whose arms ran with several seeds. How much its differences
-vary from seed to seed and from secret to secret tells what the planned seeds can resolve.
+How much differences vary from seed to seed and from secret to secret is known from an earlier run
+of the study, or else from the study noise, whose model its own must be.
 """
 
 import math
 import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
-from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.sweeps.plan import StudyPlan
 from wordle_rl.sweeps.results import RECORD, SEARCH
@@ -25,109 +27,78 @@ from wordle_rl.sweeps.verdicts import (
     read_study,
 )
 
-_NOISE_MODEL = "mini"  # of the study noise
+_SEEDS = (2, 3, 4, 6, 8)
+_MODEL = "mini"  # of the study noise
 
 
-def check_power(plan: StudyPlan) -> None:
-    """Say what a study can find, and which comparisons it leaves out.
-
-    Raises ConfigError if it can find less than it asks about.
-    """
-    settings, analysis = plan.settings, plan.settings.analysis
-    if not plan.points:
-        return
-    for name in list_pairs(plan)[1]:
-        print(f"no comparison {name!r}: it names an arm that does not run")
-    measure = MEASURES[analysis.measure]
-    unit, digits = measure.unit, measure.digits + 1
-    if analysis.measure in ("wins", "guesses") and (ROOT / "sweeps/noise" / RECORD).is_file():
-        _print_what_seeds_buy(plan, measure)
-    if analysis.pilot is None:
-        return
-    places = [ROOT / "sweeps" / analysis.pilot, settings.place.parent / analysis.pilot]
-    pilot = next((p for p in places if p != settings.place and (p / RECORD).is_file()), None)
-    if pilot is None:
-        print(f"what this study can find is not known: its pilot {analysis.pilot} did not run")
-        return
-    spread, resolution = plan_power(plan, read_study(pilot))
-    if not spread.error:
-        print(f"what this study can find is not known: in {analysis.pilot} no two games differ")
-        return
-    between = measure.scale * math.sqrt(spread.seed_variance)
-    own = {settings.name: "an earlier run of this study"}
-    print(
-        f"measure: {measure.title}\n{own.get(analysis.pilot, f'pilot {analysis.pilot}')}: "
-        f"differences between two arms vary by {between:.{digits}f} {unit} "
-        f"from seed to seed (standard deviation)\nresolution: {spread.seeds} seeds find a "
-        f"difference of {resolution:.{digits}f} {unit} with a chance of 80 %"
-    )
-    if analysis.effect and resolution > analysis.effect and not analysis.underpowered:
-        raise ConfigError(
-            f"study {settings.name} asks about a difference of {analysis.effect:g} {unit}: give "
-            "more seeds, fewer comparisons or a greater hydra.sweeper.analysis.effect, or start it "
-            "anyway with hydra.sweeper.analysis.underpowered=true"
-        )
-
-
-def _print_what_seeds_buy(plan: StudyPlan, measure: Measure) -> None:
-    """Print which differences so many seeds find with the model of the study noise."""
-    model = plan.compose(plan.overrides).get("model", {}).get("name", _NOISE_MODEL)
-    if model != _NOISE_MODEL:
-        told = "hydra.sweeper.analysis.pilot=<an earlier study of it> tells"
-        print(f"what seeds buy is measured with model {_NOISE_MODEL}; with {model}, {told}")
-        return
-    noise, seeds = read_study(ROOT / "sweeps/noise"), (2, 3, 4, 6, 8)
-    spreads = (pool_spreads(noise, measure, count) for count in seeds)
-    found = (measure.scale * find_resolution(spread, comparisons=1) for spread in spreads)
-    sizes = " / ".join(f"{size:.{measure.digits}f}" for size in found)
-    print(
-        f"what seeds buy: {' / '.join(map(str, seeds))} find a difference of {sizes} "
-        f"{measure.unit} with a chance of 80 % (study noise: model {_NOISE_MODEL}, 20 steps)"
-    )
-
-
-def list_pairs(plan: StudyPlan) -> tuple[dict[str, tuple[str, str]], list[str]]:
-    """The comparisons of a grid, and those of arms that do not run."""
+def tell_power(plan: StudyPlan) -> None:
+    """Print what seeds buy in a grid, and which comparisons it leaves out."""
     arms = list(dict.fromkeys(name_arm(point, plan.space) for point in plan.points or ()))
-    return pair_arms(arms, plan.space, plan.settings.default, plan.settings.analysis.comparisons)
+    if not arms:
+        return
+    settings = plan.settings
+    asked = settings.analysis.comparisons
+    pairs, left_out = pair_arms(arms, plan.space, settings.default, asked)
+    for name in left_out:
+        print(f"no comparison {name!r}: it names an arm that does not run")
+    if (earlier := _find_earlier(plan)) is not None:
+        _print_sizes(plan, read_study(earlier), max(len(pairs), 1))
 
 
-def plan_power(plan: StudyPlan, pilot: Study) -> tuple[Spread, float]:
-    """The spread of one comparison, and the resolution of a grid, or ConfigError with one seed."""
+def _find_earlier(plan: StudyPlan) -> Path | None:
+    """An earlier run of a study, or else the study noise if that is of its model."""
+    settings, noise = plan.settings, ROOT / "sweeps/noise"
+    for place in (settings.place, ROOT / "sweeps" / settings.name):
+        if (place / RECORD).is_file():
+            return place
+    if settings.analysis.measure not in ("wins", "guesses") or not (noise / RECORD).is_file():
+        return None
+    model = plan.compose(plan.overrides).get("model", {}).get("name", _MODEL)
+    if model == _MODEL:
+        return noise
+    told = "the resolutions on the page of a first run tell"
+    print(f"what seeds buy is measured with model {_MODEL}; with {model}, {told}")
+    return None
+
+
+def _print_sizes(plan: StudyPlan, earlier: Study, comparisons: int) -> None:
+    """Print the differences that numbers of seeds find, and what the planned ones find."""
     measure = MEASURES[plan.settings.analysis.measure]
-    count = len({point.get("seed") for point in plan.points or ()})
-    if count < 2:
-        raise ConfigError(
-            "hydra.sweeper.params.seed must be a choice of two seeds or more, which a study's "
-            "power depends on; or set hydra.sweeper.analysis.pilot=null"
-        )
-    spread = pool_spreads(pilot, measure, count)
-    count = max(len(list_pairs(plan)[0]), 1)
-    return spread, measure.scale * find_resolution(spread, comparisons=count)
+    planned = len({point.get("seed") for point in plan.points or ()})
+    spreads = pool_spreads(earlier, measure, [*_SEEDS, max(planned, 2)])
+    if not spreads or not spreads[-1].error:
+        print(f"what seeds buy is not known: in {earlier.name} no two games or arms differ")
+        return
+    counts = [*(1 for _ in _SEEDS), comparisons]
+    pairs = zip(spreads, counts, strict=True)
+    found = [find_resolution(spread, comparisons=count) for spread, count in pairs]
+    *sizes, size = [f"{measure.scale * one:.{measure.digits}f}" for one in found]
+    print(
+        f"what seeds buy: {' / '.join(map(str, _SEEDS))} find a difference of {' / '.join(sizes)} "
+        f"{measure.unit} with a chance of 80 % (as runs of the study {earlier.name} vary)"
+    )
+    if planned > 1:
+        print(f"this study: {planned} seeds and {comparisons} comparisons find {size}")
 
 
-def pool_spreads(pilot: Study, measure: Measure, seeds: int) -> Spread:
-    """The spread of so many seeds, from the means over a pilot's differences to its first arm.
+def pool_spreads(earlier: Study, measure: Measure, counts: Sequence[int]) -> list[Spread]:
+    """The spread of each number of seeds, from a study's mean difference to its first arm.
 
-    Raises ValueError for a pilot without two arms of two seeds.
+    None at all for a study without two arms of two seeds that have the measure.
     """
-    search, cells = pilot.select(SEARCH), measure_cells(pilot, SEARCH, measure)
+    search, cells = earlier.select(SEARCH), measure_cells(earlier, SEARCH, measure)
     arms = search[search.state == "complete"].arm.unique()
     first, *others = [pick_arm(cells, arm) for arm in arms] or [cells]
     spreads = [s for other in others if (s := measure_spread(first, other)) is not None]
     if not spreads:
-        raise ValueError(
-            f"study {pilot.name}: a pilot must have two arms with two seeds or more that both have "
-            f"{measure.title}"
-        )
+        return []
     least = min(spreads, key=lambda spread: spread.seeds)
-    seed_variance = statistics.fmean(s.seed_variance for s in spreads)
-    squared = statistics.fmean(s.error**2 for s in spreads)
-    rest = max(squared - seed_variance / least.seeds, 0.0)
-    return Spread(
-        mean=0.0,
-        error=math.sqrt(seed_variance / seeds + rest),
-        seed_variance=seed_variance,
-        seeds=seeds,
-        secrets=least.secrets,
-    )
+    variance = statistics.fmean(spread.seed_variance for spread in spreads)
+    squared = statistics.fmean(spread.error**2 for spread in spreads)
+    rest = max(squared - variance / least.seeds, 0.0)  # which more seeds do not take away
+    return [
+        replace(
+            least, mean=0.0, error=math.sqrt(variance / n + rest), seed_variance=variance, seeds=n
+        )
+        for n in counts
+    ]

@@ -115,37 +115,18 @@ def describe(study: Study) -> dict[str, Any]:
 
 def list_effects(effects: Sequence[Effect], measure: Measure) -> list[list[str]]:
     """A row for each comparison, titles first."""
-    digits = measure.digits
-    head = [
-        "comparison",
-        f"difference, {measure.unit}",
-        "interval",
-        "p",
-        "verdict",
-        "resolution",
-        "seeds",
-    ]
-    return [head] + [
-        [
-            one.name,
-            f"{one.difference:+.{digits}f}",
-            *_describe_certainty(one, digits),
-            str(one.seeds),
-        ]
-        for one in effects
-    ]
-
-
-def _describe_certainty(effect: Effect, digits: int) -> list[str]:
-    """The cells interval, p, verdict and resolution of a comparison."""
-    if effect.verdict == NOTHING:
-        return ["-", "-", NOTHING, "-"]
-    return [
-        f"{effect.low:+.{digits}f} to {effect.high:+.{digits}f}",
-        f"{effect.p:.3f}" if effect.p >= _LEAST_P else f"< {_LEAST_P}",
-        effect.verdict if effect.verdict == UNDECIDED else f"**{effect.verdict}**",
-        f"{effect.resolution:.{digits}f}",
-    ]
+    digits, difference = measure.digits, f"difference, {measure.unit}"
+    rows = [["comparison", difference, "interval", "p", "verdict", "resolution", "seeds"]]
+    for one in effects:
+        interval, p, verdict, resolution = "-", "-", one.verdict, "-"
+        if verdict != NOTHING:
+            interval = f"{one.low:+.{digits}f} to {one.high:+.{digits}f}"
+            p = f"{one.p:.3f}" if one.p >= _LEAST_P else f"< {_LEAST_P}"
+            resolution = f"{one.resolution:.{digits}f}"
+            verdict = verdict if verdict == UNDECIDED else f"**{verdict}**"
+        mean = f"{one.difference:+.{digits}f}"
+        rows.append([one.name, mean, interval, p, verdict, resolution, str(one.seeds)])
+    return rows
 
 
 def list_arms(trials: Frame, default: str | None, metrics: Sequence[str] = ()) -> list[list[str]]:
@@ -180,16 +161,20 @@ def list_arms(trials: Frame, default: str | None, metrics: Sequence[str] = ()) -
 
 def format_mean(values: Iterable[float | None], scale: float, digits: int, sign: str = "") -> str:
     """A mean over seeds with its 95 % interval (Student's t), - without values."""
-    from scipy.stats import t  # half a second, which no worker needs
-
     given = [scale * value for value in values if value is not None and not math.isnan(value)]
     if not given:
         return "-"
     mean = f"{statistics.fmean(given):{sign}.{digits}f}"
-    if len(given) == 1:
-        return mean
-    half = t.ppf(0.975, len(given) - 1) * statistics.stdev(given) / math.sqrt(len(given))
-    return f"{mean} ± {half:.{digits}f}"
+    return f"{mean} ± {find_half(given):.{digits}f}" if len(given) > 1 else mean
+
+
+def find_half(values: Sequence[float]) -> float:
+    """Half of the 95 % interval of a mean; 0 with one value."""
+    from scipy.stats import t  # half a second, which no worker needs
+
+    if (count := len(values)) < 2:
+        return 0.0
+    return float(t.ppf(0.975, count - 1)) * statistics.stdev(values) / math.sqrt(count)
 
 
 def describe_cost(study: Study) -> str:
@@ -268,12 +253,11 @@ def draw_study(study: Study) -> Any:
         return None
     if len(best) > _MOST_CURVES:
         best = best.sort_values(ascending=False, kind="stable")[:_MOST_CURVES]
-    trials = trials[trials.arm.isin(best.index)]
-    start = find_start(trials)
-    names = {arm: arm for arm in best.index}
-    for arm, own in trials.groupby("arm").trial:
-        if len(arm) > _WIDE and len(own) == 1:
-            names[arm] = f"trial {own.iloc[0]}"  # where its name is long and it has one trial
+    trials, start = trials[trials.arm.isin(best.index)], find_start(trials)
+    seeds = trials.groupby("arm").trial.agg(["size", "first"]).loc[best.index]
+    # An arm with a long name and one trial has the number of that for a name.
+    long = (best.index.str.len() > _WIDE) & (seeds["size"] == 1)
+    names = {a: f"trial {seeds['first'][a]}" if long[a] else a for a in best.index}
     figure = new_figure(9, 5.2 + 0.4 * len(names))
     upper, lower = figure.subplots(2, 1, height_ratios=(4, 1.2 + 0.4 * len(names)))
     _draw_curves(upper, study, trials, names)
@@ -282,19 +266,18 @@ def draw_study(study: Study) -> Any:
         level = 100 * float(start.mean())
         lower.axvline(level, color=GREY, lw=1.2, ls=":", label=f"start, {level:.1f} %")
         lower.legend(**_BESIDE)
-    note = _explain_bars(trials.groupby("arm").size())
-    if any(name.startswith("trial ") for name in names.values()):
+    note = _explain_bars(seeds["size"].min(), seeds["size"].max())
+    if long.any():
         note += " Trials have their numbers in study.json."
     figure.supxlabel(f"Dot: a trial. {note}", fontsize=8.5)
     return figure
 
 
-def _explain_bars(seeds: Any) -> str:
-    """What lines and bars of the picture are. seeds: the trials of each arm, a series."""
-    low, high = seeds.min(), seeds.max()
-    if high == 1:
+def _explain_bars(least: int, most: int) -> str:
+    """What lines and bars of the picture are. least, most: trials of an arm."""
+    if most == 1:
         return "One seed for each arm, so there is no interval."
-    many = high if low == high else f"{low} to {high}"
+    many = most if least == most else f"{least} to {most}"
     return f"Line: the mean over seeds. Bar: its 95 % interval (Student's t), n = {many}."
 
 
@@ -308,18 +291,16 @@ def find_start(trials: Frame) -> Any:
 def _read_points(study: Study, trials: Frame) -> Frame:
     """A row (`arm`, `games`, `value` in percent) for each validation of each trial."""
     points = trials[["arm", "trial", "curve"]].explode("curve", ignore_index=True)
-    points = points.assign(
-        games=points.curve.str[0].astype(float), value=100 * points.curve.str[1].astype(float)
-    )
+    # A validation has the same place among the steps of a trial as among its numbers of games.
+    points["place"] = points.groupby("trial").cumcount()
+    points["games"], points["value"] = (points.curve.str[n].astype(float) for n in (0, 1))
     if study.measure.over_time and study.measure.of_games:
         games = study.games[study.games["round"] == SEARCH]
-        shares = games.assign(value=100 * study.measure.of_games(games).astype(float))
-        means = shares.groupby(["trial", "step"]).value.mean().reset_index()
-        # A validation has the same place among the steps as among the numbers of games.
-        means = means.assign(place=means.groupby("trial").cumcount()).drop(columns="step")
-        points = points.assign(place=points.groupby("trial").cumcount()).drop(columns="value")
-        points = points.merge(means, on=["trial", "place"])
-    return points
+        games = games.assign(value=study.measure.of_games(games).astype(float))
+        means = games.groupby(["trial", "step"]).value.mean().reset_index()
+        means["place"] = means.groupby("trial").cumcount()
+        points = points.drop(columns="value").merge(means, on=["trial", "place"])
+    return points.assign(value=100 * points.value)
 
 
 def _draw_curves(axes: Any, study: Study, trials: Frame, names: dict[str, str]) -> None:
@@ -341,12 +322,10 @@ def _draw_curves(axes: Any, study: Study, trials: Frame, names: dict[str, str]) 
 
 def _draw_dots(axes: Any, trials: Frame, names: dict[str, str]) -> None:
     """A dot for each trial, and a bar for each arm's mean."""
-    from scipy.stats import t
-
     for place, arm in enumerate(names):
         own = 100 * trials[trials.arm == arm][WINS].dropna()
         axes.plot(own, [place] * len(own), "o", color=BLUE, ms=5, alpha=0.6)
-        half = own.sem() * t.ppf(0.975, len(own) - 1) if len(own) > 1 else 0.0
+        half = find_half(own)
         axes.errorbar([own.mean()], [place], xerr=[half], fmt="|", color=INK, ms=14, capsize=4)
     axes.set(title="Validation games won by the best checkpoint of each trial", xlabel=_Y)
     axes.grid(alpha=0.25)

@@ -1,67 +1,42 @@
-"""Runs a study, from its plan to its page: one trial after another from Optuna's ledger.
+"""Runs a study, from its plan to its page: one trial after another.
 
-The same command continues a study. Started several times, on one machine or several, the workers
-share the trials. A trial whose worker died is queued again when its heartbeat is old, and continues
-in its folder. Does not work on Windows.
+The same command continues a study. Started several times, the workers share the trials. A trial
+whose worker died is continued in its folder. Does not work on Windows.
 """
 
 import fcntl
 import math
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import optuna
-from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
-from optuna.storages import RetryHeartbeatStaleTrialCallback
-from optuna.trial import FrozenTrial, TrialState
 
 from wordle_rl.runs.errors import fail
 from wordle_rl.runs.files import open_lock
-from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.paths import ROOT, shorten
 from wordle_rl.runs.progress import Amount, announce, dated, describe_time
-from wordle_rl.sweeps.ledger import (
-    DONE,
-    LIVE,
-    Round,
-    build_sampler,
-    open_confirmation,
-    open_search,
-    open_storage,
-)
+from wordle_rl.sweeps.draw import build_pruner, build_sampler
 from wordle_rl.sweeps.plan import StudyPlan
-from wordle_rl.sweeps.power import check_power
+from wordle_rl.sweeps.power import tell_power
+from wordle_rl.sweeps.queue import Round, open_confirmation, open_search
 from wordle_rl.sweeps.readme import PAGE, explain_silence, write_page
-from wordle_rl.sweeps.results import (
-    CONFIRMATION,
-    RECORD,
-    SEARCH,
-    STATES,
-    read_record,
-    write_games,
-    write_record,
-)
+from wordle_rl.sweeps.results import DONE, RECORD, WINS, Row, read_record, write_games, write_record
 from wordle_rl.sweeps.space import format_params, name_arm
-from wordle_rl.sweeps.trial import POLL, TrialFailed, TrialRun
+from wordle_rl.sweeps.trial import Trial
 from wordle_rl.sweeps.verdicts import NOTHING, Effect, find_winner, judge, read_study
 
 FAILURES = 3  # failed trials in a row that stop the study
+POLL = 0.5  # seconds between looks at the trials
 
 
 class StudyStopped(Exception):
     """Too many trials failed; the message is one line with the cause."""
-
-
-class _TrialStopped(Exception):
-    """The worker was asked to stop; another command will continue the trial."""
 
 
 @announce("running the study")
@@ -72,17 +47,10 @@ def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], Any]) -> None:
     """
     with announce("checking each arm of the study"):
         works = plan.check(build)
-    if not (plan.settings.place / RECORD).exists():
-        trials = plan.n_trials
-        if trials < (plan.settings.n_trials or 0):
-            print(f"hydra.sweeper.n_trials={plan.settings.n_trials}: there are {trials} points")
-        print(f"{trials} trials, each with its output.log. In the first,\n{works[0]}")
-        if spent := [work.seconds for work in works if getattr(work, "seconds", None)]:
-            trials += 2 * len(plan.settings.confirm_seeds)
-            least, most = (describe_time(trials * fmean(e)) for e in zip(*spent, strict=True))
-            print(f"all {trials}: about {least} to {most} (less with trainer.steps=, fewer values)")
-        check_power(plan)
     place = plan.settings.place
+    if not (place / RECORD).exists():
+        _print_cost(plan, works)
+        tell_power(plan)
     before = read_record(place)
     try:
         failed = run_trials(plan)
@@ -99,6 +67,18 @@ def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], Any]) -> None:
         fail(f"study {plan.settings.name}: {again}", code=1)
 
 
+def _print_cost(plan: StudyPlan, works: list[Any]) -> None:
+    """works: of a run of each arm, perhaps with its `seconds`."""
+    trials, asked = plan.n_trials, plan.settings.n_trials
+    if trials < (asked or 0):
+        print(f"hydra.sweeper.n_trials={asked}: there are {trials} points")
+    print(f"{trials} trials, each with its output.log. In the first,\n{works[0]}")
+    if spent := [work.seconds for work in works if getattr(work, "seconds", None)]:
+        trials += 2 * len(plan.settings.confirm_seeds)
+        least, most = (describe_time(trials * fmean(e)) for e in zip(*spent, strict=True))
+        print(f"all {trials}: about {least} to {most} (less with trainer.steps=, fewer values)")
+
+
 def run_trials(plan: StudyPlan) -> int:
     """Do what is left of a study: its search, then winner and default with fresh seeds.
 
@@ -107,162 +87,122 @@ def run_trials(plan: StudyPlan) -> int:
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        warnings.filterwarnings("ignore", "Heartbeat of storage")  # Worker records it
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         return Worker(plan).run()
 
 
 class Worker:
-    """This process: its threads run trials side by side, each with one run at a time."""
+    """This process, which runs several trials side by side."""
 
     def __init__(self, plan: StudyPlan) -> None:
-        self._plan, self._settings, self._folder = plan, plan.settings, plan.settings.place
-        build_sampler(self._settings.sampler, 0)  # so that a wrong one is found here
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._rounds: list[Round] = []
-        self._stop = threading.Event()
+        self._plan, self._settings, self._place = plan, plan.settings, plan.settings.place
         self._causes: list[str | None] = []  # of the failures of ended trials
-        with self._alone():  # the first worker creates the tables
-            self._storage = open_storage(self._settings)
+        self._spent: list[float] = []  # seconds of done trials
+        self._left = 0  # trials of the round
 
     def run(self) -> int:
+        build_pruner(self._settings.pruner)  # a wrong one is found here
+        if self._settings.sampler is not None:
+            build_sampler(self._settings.sampler, 0)
+        self._place.mkdir(parents=True, exist_ok=True)
         with self._alone():
-            search = open_search(self._storage, self._plan)
-            self._rounds.append(search)
+            self._plan.check_identity(read_record(self._place).get("identity"))
             write_record(self._plan)
-        if search.taken:
-            print(f"{search.taken} finished trials come from {self._folder / RECORD}")
+        rounds = [search := open_search(self._plan)]
+        if done := self._plan.n_trials - search.count_left():
+            print(f"{done} finished trials come from {self._place / RECORD}")
         try:
             self._run_round(search)
-            if self._settings.confirm_seeds:
-                # A record with a confirmation is whole; search trials that ran since cut it short.
-                if all(row["round"] == SEARCH for row in read_record(self._folder)["trials"]):
-                    self._keep_files()
-                if (number := find_winner(read_study(self._folder))) is not None:
-                    winner = search.trials[number]
-                    print(f"fresh seeds for the winner, {name_arm(winner.params, search.space)}")
-                    with self._alone():
-                        self._rounds += [open_confirmation(self._storage, self._plan, winner)]
-                    self._run_round(self._rounds[-1])
+            if self._settings.confirm_seeds and (confirmation := self._find_winner(search)):
+                rounds.append(confirmation)
+                self._run_round(confirmation)
         finally:
-            self._keep_files()
-        failed = sum(len(part.list_missing()) for part in self._rounds)
+            self._keep_games()
+        failed = sum(len(part.list_missing()) for part in rounds)
         print(f"study {self._settings.name} {'has ended' if failed else 'is finished'}")
         return failed
 
-    def _keep_files(self) -> None:
+    def _find_winner(self, search: Round) -> Round | None:
+        """The confirmation of the search's winner, if it has one."""
+        self._keep_games()
+        if (number := find_winner(read_study(self._place))) is None:
+            return None
+        [winner] = [row for row in search.list_rows() if row["trial"] == number]
+        params = {name: winner[name] for name in self._plan.space}
+        print(f"fresh seeds for the winner, {name_arm(params, self._plan.space)}")
+        return open_confirmation(self._plan, number, params)
+
+    def _keep_games(self) -> None:
         with self._alone():
-            write_record(self._plan, self._list_trials())
-            write_games(self._plan, self._list_trials())
+            write_games(self._plan)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Let one thread of this machine at a time into the block."""
-        with open_lock(self._folder / ".lock") as file:
+        """Let one worker at a time into the block."""
+        with open_lock(self._place / ".lock") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def _list_trials(self) -> dict[str, list[FrozenTrial]]:
-        return {part.part: part.trials for part in self._rounds}
-
     def _run_round(self, part: Round) -> None:
         """Run trials until all are done, here or elsewhere."""
-        self._done, self._end = _count(part)
+        trials: list[Trial] = []  # that run here
+        self._left = part.count_left()
 
         def amount() -> Amount:
-            return Amount(self._done, part.n_trials, max(self._end - time.monotonic(), 0.0))
+            jobs, mean = self._settings.jobs, fmean(self._spent or [math.nan])
+            return Amount(
+                part.plan.n_trials - self._left, part.plan.n_trials, mean * self._left / jobs
+            )
 
-        jobs = self._settings.jobs
-        with announce("", amount), Interrupts() as interrupts, ThreadPoolExecutor(jobs) as pool:
+        def tell() -> str:
+            told = [f"trial {trial.number}: {trial.seen}" for trial in trials]
+            return "; ".join(told) or "waiting for other workers"
+
+        with announce(tell, amount, every=60.0), Interrupts() as interrupts:
             interrupts.hold()
-            futures = [pool.submit(self._run_trials, part) for _ in range(jobs)]
             try:
-                while wait(futures, 0.1, FIRST_EXCEPTION).not_done:
+                while self._fill(part, trials):
+                    for trial in [*trials]:
+                        if (found := trial.step()) is not None:
+                            trials.remove(trial)
+                            self._note_end(part, trial, found)
                     interrupts.check()
-                    if any(future.done() and future.exception() for future in futures):
-                        break
+                    time.sleep(POLL)
             except Interrupted as signal:
                 print(f"{signal}; run the same command to continue")
                 raise
             finally:
-                self._stop.set()
-        for future in futures:
-            future.result()
-        self._stop.clear()
+                for trial in trials:
+                    trial.ask_to_stop()
+                for trial in trials:
+                    trial.stop()
+                    trial.lock.close()
 
-    def _run_trials(self, part: Round) -> None:
-        """Run one trial after another."""
-        sampler = None if part.points else self._settings.sampler
-        while not self._stop.is_set():
+    def _fill(self, part: Round, trials: list[Trial]) -> bool:
+        """Take trials for all jobs of this worker. Returns whether any run, here or elsewhere."""
+        while len(trials) < self._settings.jobs:
             with self._alone():
-                trial = part.take_trial(sampler)
-                if trial is not None:
-                    self._storage.record_heartbeat(trial._trial_id)
-            if trial is not None:
-                self._run_trial(part, trial)
-            elif any(other.state in LIVE for other in part.trials):
-                self._stop.wait(POLL)  # other workers have the rest, and may die
-            else:
-                return
+                trial, running = part.take()
+            if trial is None:
+                return running  # other workers have the rest, and may die
+            begins = "resumes" if trial.path else "starts"
+            print(dated(f"{_name(trial, part)}  {begins} in {shorten(trial.folder)}"), flush=True)
+            trials.append(trial)
+        return True
 
-    def _run_trial(self, part: Round, trial: optuna.Trial) -> None:
-        """Run a trial and tell Optuna what came of it."""
-        frozen = self._storage.get_trial(trial._trial_id)
-        first = RetryHeartbeatStaleTrialCallback.retried_trial_number(frozen)
-        folder = self._folder / "trials" / (part.name if part.part == CONFIRMATION else "")
-        folder /= f"{trial.number if first is None else first:04d}"
-        overrides = part.build_run(trial.params)
-        run = TrialRun(trial, folder, overrides, self._settings, self._beat(trial))
-        begins = "resumes" if run.path else "starts"
-        print(
-            dated(
-                f"trial {trial.number}  {format_params(trial.params, part.space)}  {begins} in "
-                f"{shorten(folder)}"
-            ),
-            flush=True,
-        )
-        value, state = None, TrialState.FAIL
-        try:
-            place = f"trial {trial.number} ({self._done + 1} of {part.n_trials})"
-            with announce(lambda: f"{place}: {run.seen}", every=60.0):
-                value, state = run.work(), TrialState.COMPLETE
-        except optuna.TrialPruned:
-            state = TrialState.PRUNED
-        except (_TrialStopped, ConfigError) as error:
-            with suppress(UpdateFinishedTrialError):
-                self._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
-            if isinstance(error, ConfigError):  # its folder cannot be used until it is mended
-                raise
-            return
-        except UpdateFinishedTrialError:
-            print(f"trial {trial.number}: another worker took it, as no heartbeat came")
-            return
-        except TrialFailed as error:
-            trial.set_user_attr("cause", str(error))
-        part.study.tell(trial, value, state, skip_if_finished=True)
-        self._report_end(part, self._storage.get_trial(trial._trial_id))
-
-    def _beat(self, trial: optuna.Trial) -> Callable[[], None]:
-        """What is called while a trial runs: shows that its worker lives, and stops the trial."""
-        last = time.monotonic()
-
-        def beat() -> None:
-            nonlocal last
-            if self._stop.is_set():
-                raise _TrialStopped
-            if time.monotonic() - last >= self._settings.heartbeat:
-                last = time.monotonic()
-                self._storage.record_heartbeat(trial._trial_id)
-
-        return beat
-
-    def _report_end(self, part: Round, trial: FrozenTrial) -> None:
-        """Print a trial's line, keep its result, and stop when too many have failed."""
+    def _note_end(self, part: Round, trial: Trial, found: Row) -> None:
+        """Keep what came of a trial, print it, and stop when too many have failed."""
+        first = {"trial": trial.number, "round": part.part}
+        first |= {"state": found["state"], WINS: found[WINS], **trial.params}
         with self._alone():
-            write_record(self._plan, self._list_trials())
-        self._done, self._end = _count(part)
-        print(dated(_format_trial(trial, part)), flush=True)
-        self._causes.append(trial.user_attrs.get("cause"))
+            write_record(self._plan, {**first, **found})
+        trial.lock.close()
+        self._left = part.count_left()
+        if found["state"] in DONE:
+            self._spent.append(time.monotonic() - trial.begin)
+        end = f"{_name(trial, part)}  {_format_end(found)}  {self._left} to go"
+        print(dated(end), flush=True)
+        self._causes.append(found.get("cause"))
         last = self._causes[-FAILURES:]
         if len(last) == FAILURES and all(last):
             raise StudyStopped(
@@ -270,31 +210,17 @@ class Worker:
             )
 
 
-def _count(part: Round) -> tuple[int, float]:
-    """How many trials are done, and when all will be if as many run side by side as now."""
-    spent = [t.duration.total_seconds() for t in part.trials if t.state in DONE and t.duration]
-    workers = 1 + sum(t.state == TrialState.RUNNING for t in part.trials)  # called between trials
-    left = sum(spent) / len(spent) * part.left() / workers if spent else math.nan
-    return part.n_trials - part.left(), time.monotonic() + left
+def _name(trial: Trial, part: Round) -> str:
+    return f"trial {trial.number}  {format_params(trial.params, part.plan.space)}"
 
 
-def _format_trial(trial: FrozenTrial, part: Round) -> str:
-    """Number, parameters, state and wins of a trial."""
-    # Optuna gives a pruned trial the value of its last report.
-    value = (
-        trial.value
-        if trial.state == TrialState.COMPLETE
-        else max(trial.intermediate_values.values(), default=None)
-    )
-    parts = [
-        f"trial {trial.number}",
-        format_params(trial.params, part.space),
-        STATES[trial.state],
-        "" if value is None else f"{100 * value:.1f} %",
-        trial.user_attrs.get("cause", ""),
-        f"{part.left()} to go",
-    ]
-    return "  ".join(filter(None, parts))
+def _format_end(row: Row) -> str:
+    """State and wins of a trial."""
+    wins = row[WINS]
+    if wins is None:  # of a poor trial, those before it was stopped
+        wins = max((value for games, value in row.get("curve", []) if games > 0), default=None)
+    shown = "" if wins is None else f"{100 * wins:.1f} %"
+    return "  ".join(filter(None, [row["state"], shown, row.get("cause", "")]))
 
 
 def print_verdicts(folder: Path) -> None:

@@ -123,29 +123,25 @@ def name_arm(params: Params, space: Space) -> str:
 
 def count_points(space: Space) -> int | None:
     """How many points a space has; None if an interval of it has any number of them."""
-    sizes = []
-    for item in space.values():
-        if isinstance(item, CategoricalDistribution):
-            sizes.append(len(item.choices))
-        elif item.step is None or item.log:
-            return None
-        else:
-            sizes.append(round((item.high - item.low) / item.step) + 1)
-    return math.prod(sizes)
+    values = [_list_values(item) for item in space.values()]
+    return None if None in values else math.prod(map(len, values))
 
 
 def list_grid_points(space: Space) -> list[dict[str, Scalar]]:
     """Every combination. The seed changes slowest, so that each arm is tried once early on."""
     names = sorted(space, key=lambda name: name != "seed")
-    points = itertools.product(*(_list_values(space[name]) for name in names))
-    return [dict(zip(names, point, strict=True)) for point in points]
+    values = [_list_values(space[name]) for name in names]
+    if None in values:
+        raise ConfigError("hydra.sweeper.params: a grid needs lists of values, not an interval")
+    return [dict(zip(names, point, strict=True)) for point in itertools.product(*values)]
 
 
-def _list_values(item: Distribution) -> list[Scalar]:
+def _list_values(item: Distribution) -> Any:
+    """The values of a parameter; None for an interval, which has any number of them."""
     if isinstance(item, CategoricalDistribution):
         return list(item.choices)
     if item.log or item.step is None:
-        raise ConfigError("hydra.sweeper.params: a grid needs lists of values, not an interval")
+        return None
     count = round((item.high - item.low) / item.step) + 1
     # Rounding makes 0.1 + 2 * 0.1 equal 0.3.
     return [round(item.low + i * item.step, 12) for i in range(count)]

@@ -8,8 +8,8 @@ one. Holm's correction is over all comparisons of the study.
 
 import json
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,9 +19,9 @@ from optuna.distributions import json_to_distribution
 
 from wordle_rl.runs.paths import TRAIN
 from wordle_rl.sweeps.results import (
+    COMPLETE,
     CONFIRMATION,
     CONFIRMED,
-    FIGURES,
     GAMES,
     NUMBERS,
     RECORD,
@@ -142,8 +142,7 @@ def read_study(folder: Path) -> Study:
     searched = about["identity"]["space"]
     space: Any = {name: json_to_distribution(json.dumps(item)) for name, item in searched.items()}
     spaces = {SEARCH: space, CONFIRMATION: CONFIRMED}
-    blank: dict[str, Any] = {**dict.fromkeys(FIGURES, ""), **dict.fromkeys((WINS, *NUMBERS))}
-    blank |= {"curve": [], "metrics": {}}
+    blank = {**dict.fromkeys((WINS, *NUMBERS), math.nan), "lineage": "", "curve": [], "metrics": {}}
     trials: Any = pd.DataFrame(
         [
             {
@@ -155,7 +154,6 @@ def read_study(folder: Path) -> Study:
             for row in rows
         ]
     )
-    trials[[WINS, *NUMBERS]] = trials[[WINS, *NUMBERS]].astype(float)
     games = pd.DataFrame(columns=["round", "trial", "arm", "seed", "step", "secret", "guesses"])
     if (folder / GAMES).is_file():
         games = pd.read_csv(folder / GAMES, dtype={"arm": str}, keep_default_na=False)
@@ -200,29 +198,26 @@ class Effect:
 
 def judge(study: Study) -> list[Effect]:
     """The verdicts on a grid's comparisons, corrected together, and on fresh seeds if they ran."""
-    pairs = {}
     identity, asked = study.about["identity"], study.about["analysis"].get("comparisons") or {}
+    pairs = {}
     if identity["grid"]:
         arms = study.select(SEARCH).arm.unique()
         pairs, _ = pair_arms(arms, study.space, identity.get("default"), asked)
     fresh = {"winner against default, fresh seeds": ("winner", "default")}
-    effects = []
-    for part, compared in ((SEARCH, pairs), (CONFIRMATION, fresh)):
-        cells = measure_cells(study, part, study.measure)
-        spreads = {n: measure_spread(*(pick_arm(cells, a) for a in p)) for n, p in compared.items()}
-        known = {name: spread for name, spread in spreads.items() if spread is not None}
-        lost = find_lost(study, part)
-        idle = {name for name, pair in compared.items() if {*pair} <= lost}
-        effects += find_verdicts(known, study.measure, study.margin, idle)
-    return effects
+    return [*_compare(study, SEARCH, pairs), *_compare(study, CONFIRMATION, fresh)]
 
 
-def find_lost(study: Study, part: str) -> set[str]:
-    """The arms that won no game, if the study measures wins or the guesses that they took."""
-    if study.measure not in (MEASURES["wins"], MEASURES["guesses"]):
-        return set()
-    wins = measure_cells(study, part, MEASURES["wins"]).groupby(level="arm").max()
-    return {str(arm) for arm in wins.index[wins == 0.0]}
+def _compare(study: Study, part: str, pairs: Mapping[str, tuple[str, str]]) -> list[Effect]:
+    cells, lost = measure_cells(study, part, study.measure), set()
+    if study.measure in (MEASURES["wins"], MEASURES["guesses"]):
+        wins = measure_cells(study, part, MEASURES["wins"]).groupby(level="arm").max()
+        lost = {*wins.index[wins == 0.0]}
+    spreads = {}
+    for name, pair in pairs.items():
+        spread = measure_spread(*(pick_arm(cells, arm) for arm in pair))
+        if spread is not None:  # arms that win nothing have nothing to compare
+            spreads[name] = replace(spread, error=0.0) if {*pair} <= lost else spread
+    return find_verdicts(spreads, study.measure, study.margin)
 
 
 def pair_arms(
@@ -256,7 +251,7 @@ def pair_arms(
 def find_winner(study: Study) -> int | None:
     """The first trial of the best arm with all seeds, by guesses if measured, else by wins."""
     ended = study.select(SEARCH)
-    ended = ended[ended.state == "complete"]
+    ended = ended[ended.state == COMPLETE]
     score = -ended.guesses if study.measure is MEASURES["guesses"] else ended[WINS]
     arms = ended.assign(score=score).dropna(subset="score").groupby("arm", sort=False)
     arms = arms.agg(seeds=("seed", "size"), score=("score", "mean"), trial=("trial", "first"))
@@ -267,25 +262,19 @@ def find_winner(study: Study) -> int | None:
 def measure_cells(study: Study, part: str, measure: Measure) -> Column:
     """A measure for each `arm`, `seed` and `secret` of a round: of its last validation, or of all.
 
-    A trial without games has one number, with the secret "", if it has a figure for the measure.
+    Without games, a trial has its figure for the measure, if any, with the secret "".
     """
     trials = study.select(part)
-    trials = trials[trials.state == "complete"]
+    trials = trials[trials.state == COMPLETE]
     games = study.games[(study.games["round"] == part) & study.games.trial.isin(trials.trial)]
-    if measure.of_games is None:
-        games = games[:0]
+    if measure.of_games is None or games.empty:
+        cells = trials.assign(secret="", value=trials.get(measure.figure, math.nan))
     else:
         first = 1 if measure.over_time else games.groupby("trial").step.transform("max")
         games = games[games.step >= first]
-        games = games.assign(value=measure.of_games(games).astype(float))
-    whole = trials[~trials.trial.isin(games.trial)].assign(secret="")
-    whole = whole.assign(value=whole[measure.figure] if measure.figure else math.nan)
-    columns = ["arm", "seed", "secret", "value"]
-    cells = pd.concat(
-        [frame.reindex(columns=columns) for frame in (games, whole) if len(frame)]
-        or [whole.reindex(columns=columns)]
-    )
-    return cells.dropna().groupby(columns[:-1]).value.mean()
+        cells = games.assign(value=measure.of_games(games).astype(float))
+    cells = cells.dropna(subset="value")
+    return cells.groupby(["arm", "seed", "secret"]).value.mean()
 
 
 def pick_arm(cells: Column, arm: str) -> Column:
@@ -322,38 +311,26 @@ def _squared_error(off: np.ndarray, cluster: np.ndarray) -> float:
     return float((sums**2).sum()) / len(off) ** 2 * len(sums) / (len(sums) - 1)
 
 
-def find_verdicts(
-    spreads: Mapping[str, Spread], measure: Measure, margin: float, idle: Collection[str] = ()
-) -> list[Effect]:
+def find_verdicts(spreads: Mapping[str, Spread], measure: Measure, margin: float) -> list[Effect]:
     """The effects of comparisons that are corrected together. margin: counts as no difference.
 
-    idle: comparisons of arms that won nothing. They and those without any spread, such as of arms
-    that won every game, have nothing to compare.
+    A comparison without any error, such as of arms that won every game, has nothing to compare.
     """
     from scipy.stats import t
 
-    if not spreads:
-        return []
     # The chance of such a mean if there were no difference.
     alone = [
-        1.0 if name in idle or not s.error else float(2 * t.sf(abs(s.mean) / s.error, s.seeds - 1))
-        for name, s in spreads.items()
+        float(2 * t.sf(abs(s.mean) / s.error, s.seeds - 1)) if s.error else 1.0
+        for s in spreads.values()
     ]
-    levels: dict[int, float] = {}  # at which each was tested, so that interval and verdict agree
-    corrected, highest, passed = {}, 0.0, 0
-    for number in np.argsort(alone, kind="stable"):  # Holm, Scand. J. Statist. 6 (1979)
-        left = len(alone) - len(levels)
-        levels[number] = ERROR / (len(alone) - passed)
-        corrected[number] = highest = min(1.0, max(highest, left * alone[number]))
-        passed += highest <= ERROR
     effects = []
-    for number, (name, spread) in enumerate(spreads.items()):
-        half = float(t.ppf(1 - levels[number] / 2, spread.seeds - 1)) * spread.error
-        low, high = (measure.scale * (spread.mean + way * half) for way in (-1, 1))
+    for (name, spread), p, level in zip(spreads.items(), *correct(alone), strict=True):
+        half = t.ppf(1 - level / 2, spread.seeds - 1) * spread.error
+        low, high = (float(measure.scale * (spread.mean + way * half)) for way in (-1, 1))
         verdict = UNDECIDED
-        if name in idle or not spread.error:
+        if not spread.error:
             verdict = NOTHING
-        elif corrected[number] <= ERROR:
+        elif p <= ERROR:
             verdict = measure.higher if spread.mean > 0 else measure.lower
         elif -margin <= low and high <= margin:
             verdict = f"equal within {margin:g}"
@@ -363,14 +340,28 @@ def find_verdicts(
                 difference=measure.scale * spread.mean,
                 low=low,
                 high=high,
-                p=corrected[number],
+                p=float(p),
                 verdict=verdict,
+                resolution=measure.scale * find_resolution(spread, comparisons=len(spreads)),
                 seeds=spread.seeds,
                 secrets=spread.secrets,
-                resolution=measure.scale * find_resolution(spread, comparisons=len(spreads)),
             )
         )
     return effects
+
+
+def correct(alone: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Holm's correction (Scand. J. Statist. 6, 1979) of the p of some comparisons.
+
+    Returns the corrected p, and the level at which each was tested, so that interval and verdict
+    agree: once one fails, all after it keep its level.
+    """
+    order, rank = np.argsort(alone, kind="stable"), np.arange(len(alone))
+    corrected, levels = np.ones(len(alone)), np.ones(len(alone))
+    left = len(alone) - rank
+    corrected[order] = np.minimum(np.maximum.accumulate(left * np.array(alone)[order]), 1)
+    levels[order] = ERROR / (len(alone) - np.minimum(rank, (corrected <= ERROR).sum()))
+    return corrected, levels
 
 
 def find_resolution(spread: Spread, *, comparisons: int) -> float:

@@ -1,0 +1,122 @@
+"""Optuna draws the points of a study that has a sampler, and stops the poor trials of a pruner.
+
+Optuna keeps nothing: for each question it is told all trials of the study, in their order. What it
+wants to remember of a trial are its `notes`.
+"""
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.sweeps.plan import StudyPlan
+from wordle_rl.sweeps.results import COMPLETE, PRUNED, RUNNING, WINS, Row
+from wordle_rl.sweeps.space import Params, Space, count_points, list_grid_points
+
+_STATES = {COMPLETE: TrialState.COMPLETE, PRUNED: TrialState.PRUNED, RUNNING: TrialState.RUNNING}
+_DRAWS = 8  # more than there are trials, of a sampler that draws points with a trial
+Trials = Mapping[int, Row]  # by number, each with its `params`
+Notes = dict[str, Any]
+
+
+def build_sampler(node: Mapping[str, Any], number: int, draw: int = 0) -> Any:
+    """The sampler of one draw, seeded by the study's seed, the trial's number and the draw's.
+
+    So no two workers draw the same point, and an interrupted study draws the same points.
+    """
+    seed = (int(node.get("seed") or 0) * 1_000_003 + number + draw * 999_983) % 2**32
+    return _build_part("hydra.sweeper.sampler", node, optuna.samplers, seed=seed)
+
+
+def build_pruner(node: Mapping[str, Any] | None) -> Any:
+    """The pruner of a study, which may be one that stops no trial."""
+    if node is None:
+        return optuna.pruners.NopPruner()
+    return _build_part("hydra.sweeper.pruner", node, optuna.pruners)
+
+
+def _build_part(key: str, node: Mapping[str, Any], module: ModuleType, **more: Any) -> Any:
+    """The object of a node, whose `_target_` is a class of the module; more: if it knows them."""
+    where, _, name = str(node.get("_target_")).rpartition(".")
+    if where != module.__name__ or name not in module.__all__:
+        have = ", ".join(n for n in module.__all__ if n[0].isupper())
+        raise ConfigError(f"{key}._target_ must be {module.__name__}.<class>, out of {have}")
+    given = {
+        k: _build_part(f"{key}.{k}", v, module) if isinstance(v, Mapping) and "_target_" in v else v
+        for k, v in node.items()
+        if k != "_target_"
+    }
+    cls = getattr(module, name)
+    known = inspect.signature(cls).parameters
+    try:
+        return cls(**given | {k: v for k, v in more.items() if k in known})
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{key}: {error}") from None
+
+
+def draw_point(plan: StudyPlan, trials: Trials, number: int) -> tuple[Params, Notes] | None:
+    """The point of trial `number`, and notes; None if all points have a trial.
+
+    Where the sampler draws points with a trial again and again, the first point without one.
+    """
+    study = _open_study(plan, trials, number)
+    known = [trial["params"] for trial in trials.values() if trial["state"] in _STATES]
+    for draw in range(number + _DRAWS):  # a sampler that follows a sequence begins it again
+        study.sampler = build_sampler(plan.settings.sampler or {}, number, draw)
+        params = study.ask(dict(plan.space)).params
+        if params not in known:
+            return params, study.trials[-1].system_attrs
+    points = [] if count_points(plan.space) is None else list_grid_points(plan.space)
+    return next(((point, Notes()) for point in points if point not in known), None)
+
+
+def is_poor(
+    plan: StudyPlan, trials: Trials, number: int, wins: Sequence[float]
+) -> tuple[bool, Notes]:
+    """Whether trial `number` should stop after these validations, and notes."""
+    study = _open_study(plan, trials, number)
+    study.enqueue_trial(trials[number]["params"])
+    trial, poor = study.ask(dict(plan.space)), False
+    study.add_trials(_recall(trials, plan.space, range(number + 1, max(trials) + 1)))
+    for step, value in enumerate(wins, 1):
+        trial.report(value, step)
+        poor = trial.should_prune()
+    return poor, study.trials[number].system_attrs
+
+
+def _open_study(plan: StudyPlan, trials: Trials, number: int) -> optuna.Study:
+    """A study of Optuna in memory, whose next trial has this number."""
+    study = optuna.create_study(
+        study_name=plan.settings.name,
+        direction="maximize",
+        sampler=optuna.samplers.RandomSampler(),
+        pruner=build_pruner(plan.settings.pruner),
+    )
+    study.add_trials(_recall(trials, plan.space, range(number)))
+    return study
+
+
+def _recall(trials: Trials, space: Space, numbers: Iterable[int]) -> list[FrozenTrial]:
+    """Trials as Optuna knows them. A number that nothing came of is a failed one."""
+    found = []
+    for number in numbers:
+        row = trials.get(number, {})
+        if row.get("state") not in _STATES:
+            found.append(create_trial(state=TrialState.FAIL))
+            continue
+        reports = [wins for games, wins in row.get("curve", []) if games > 0]
+        found.append(
+            create_trial(
+                state=_STATES[row["state"]],
+                value=row.get(WINS),
+                params=dict(row["params"]),
+                distributions=dict(space),
+                system_attrs=row.get("notes"),
+                intermediate_values=dict(enumerate(reports, 1)),
+            )
+        )
+    return found

@@ -352,10 +352,10 @@ class Oracle:
             "weights": [weights[row.rollout]] * len(row.ids),
         }
         algorithm = self.algorithm
-        scored = algorithm.scores_rollouts and not self.played.lagged
+        scored = algorithm.needs.scores and not self.played.lagged
         if algorithm.epochs * algorithm.minibatches > 1 or scored:
             found["old_logprobs"] = self.old[n]
-        if algorithm.needs_reference:
+        if algorithm.needs.reference:
             found["ref_logprobs"] = self.ref[n]
         if self.values is not None:
             assert self.found.targets is not None

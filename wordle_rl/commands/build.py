@@ -334,7 +334,7 @@ def _build_reference(
     if (name := algorithm.reference) == START:
         return None
     refuse(
-        not algorithm.needs_reference,
+        not algorithm.needs.reference,
         f"algorithm.reference={name} needs algorithm.beta above 0, or it would change nothing",
     )
     path = find_model("algorithm.reference", name, ROOT / config["output_dir"])

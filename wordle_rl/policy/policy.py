@@ -237,9 +237,9 @@ class Policy(ABC):
             batch,
             rows,
             temperature=self._temperature,
-            entropy=algorithm.needs_entropy,
-            values=algorithm.needs_values,
-            allowed=algorithm.needs_allowed,
+            entropy=algorithm.needs.entropy,
+            values=algorithm.needs.values,
+            allowed=algorithm.needs.allowed,
         )
         xp, inputs = self.lm.xp, self._loss_inputs(batch, rows, outputs)
         per_token, metrics = algorithm.loss(xp, inputs)

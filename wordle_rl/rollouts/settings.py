@@ -86,9 +86,9 @@ class RolloutSettings:
             why = "the policy chooses among its own guesses; use rollout=game or rollout=turn"
         elif self.kind == "best_of" and algorithm.resample > 0:
             why = "algorithm.resample must be 0, because a turn of a game cannot be replaced alone"
-        elif self.kind != "game" and algorithm.needs_whole_games:
+        elif self.kind != "game" and algorithm.needs.whole_games:
             why = "this algorithm imitates won games, but a rollout is a guess; use rollout=game"
-        elif self.judges_letters and not algorithm.takes_token_advantages:
+        elif self.judges_letters and algorithm.needs.whole_answers:
             name = "letter_weight" if self.letter_weight else "word_letter_weight"
             why = f"rollout.{name} must be 0 for an algorithm that judges whole guesses"
         if why:

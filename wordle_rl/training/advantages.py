@@ -37,10 +37,10 @@ from wordle_rl.words.lists import WORD_LENGTH
 
 def reward_rollouts(step: Step, rollouts: Sequence[Rollout]) -> list[Rollout]:
     """Give each rollout of this process its reward and, if needed, its scores."""
-    if step.recipe.algorithm.needs_allowed:
+    if step.recipe.algorithm.needs.allowed:
         for talk in (talk for rollout in rollouts for talk in rollout.talks):
             talk.train_forced()
-    if step.recipe.algorithm.scores_rollouts:
+    if step.recipe.algorithm.needs.scores:
         rollouts = _score_talks(step, rollouts)
     with step.policy.timers("reward"):
         return [replace(one, reward=_reward(step.recipe, one)) for one in rollouts]
@@ -49,7 +49,7 @@ def reward_rollouts(step: Step, rollouts: Sequence[Rollout]) -> list[Rollout]:
 def _reward(recipe: Recipe, rollout: Rollout) -> GameReward:
     reward = recipe.rewards.reward(rollout.game)
     divergence = None
-    if rollout.scores is not None and recipe.algorithm.needs_reference:
+    if rollout.scores is not None and recipe.algorithm.needs.reference:
         divergence = np.zeros(len(rollout.answer_lengths))
         for talk, score in zip(rollout.talks, rollout.scores, strict=True):
             gap = score["old_logprobs"].astype(float) - score["ref_logprobs"]
@@ -67,9 +67,9 @@ def _score_talks(step: Step, rollouts: Sequence[Rollout]) -> list[Rollout]:
     policy, algorithm = step.policy, step.recipe.algorithm
     batch = pad([t for one in rollouts for t in one.talks], step.form.chat.tokenizer.pad_id)
     found = {"old_logprobs": policy.score(batch)}
-    if algorithm.needs_reference:
+    if algorithm.needs.reference:
         found["ref_logprobs"] = policy.score(batch, reference=True)
-    if algorithm.needs_values:
+    if algorithm.needs.values:
         found["old_values"] = policy.values(batch)
     scores = iter(
         {name: values[row, :end] for name, values in found.items()}
@@ -80,7 +80,7 @@ def _score_talks(step: Step, rollouts: Sequence[Rollout]) -> list[Rollout]:
 
 def step_advantages(rollouts: Sequence[Rollout], recipe: Recipe) -> Advantages:
     """The algorithm's advantages for a step's rollouts, which come from all processes."""
-    by_turn, needs_values = recipe.rollout.credit == "turn", recipe.algorithm.needs_values
+    by_turn, needs = recipe.rollout.credit == "turn", recipe.algorithm.needs
     discount = recipe.rollout.discount if by_turn else 1.0
     returns = [_returns(rollout, recipe) for rollout in rollouts]
     return recipe.algorithm.advantages(
@@ -96,12 +96,12 @@ def step_advantages(rollouts: Sequence[Rollout], recipe: Recipe) -> Advantages:
                 _turn_values(rollout, of, discount)
                 for rollout, of in zip(rollouts, returns, strict=True)
             ]
-            if needs_values
+            if needs.values
             else None,
             by_turn=by_turn,
             discount=discount,
             states=[[turn.state for turn in rollout.game.turns] for rollout in rollouts],
-            parts=[_parts(one, recipe) for one in rollouts if recipe.algorithm.needs_parts],
+            parts=[_parts(one, recipe) for one in rollouts if needs.parts],
             weights=recipe.rewards.weights,
         )
     )

@@ -164,9 +164,9 @@ class Training:
         self._seconds: list[float] = []  # of each step of this process
         self._end = math.nan  # when the command will be over
         self._checkpoints = Checkpointing(policy, setup.curriculum, folder, stages)
-        if recipe.algorithm.needs_reference and policy.reference is None:
+        if recipe.algorithm.needs.reference and policy.reference is None:
             policy.keep_reference()
-        if recipe.algorithm.needs_values:
+        if recipe.algorithm.needs.values:
             policy.add_value_head()
 
     # -- before and after -------------------------------------------------------------------------
@@ -318,7 +318,7 @@ class Training:
         """Learn the sample of a step. Servers play the last of trainer.lag later ones meanwhile."""
         trainer, waiting, version = self.setup.trainer, self._waiting, self._state.step
         due = [*range(number + len(waiting), min(number + trainer.lag + 1, trainer.steps))]
-        scored = self.setup.recipe.algorithm.scores_rollouts  # playing needs the weights, too
+        scored = self.setup.recipe.algorithm.needs.scores  # playing needs the weights, too
         served = None if scored else self.policy.served
         ahead = due[-1:] if served and due[-1:] > [number] else []
         for later in due[: len(due) - len(ahead)]:

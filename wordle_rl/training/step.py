@@ -113,20 +113,21 @@ def learn_step(step: Step, sample: Sample) -> StepResult:
         metrics = {
             **dict.fromkeys(("train/games", "train/wins", "train/extra_games"), 0.0),
             "train/rows": float(groups),
-            **group_metrics(groups=groups, idle=0, replaced=0, skips=False),
+            **group_metrics(groups=groups, idle=0, replaced=0, skipped=0),
             **token_metrics(rollouts),
             **run_updates(step, rollouts, sample.advantages),
         }
         return StepResult(rollouts=[], advantages=[], metrics=metrics)
     played = rollouts + sample.replaced
+    idle = len(groups_without_spread(rollouts, sample.advantages))
     metrics = {
         **game_metrics(played, step.recipe.words),
         **reward_metrics([rollout.reward for rollout in played]),
         **group_metrics(
             groups=len({rollout.group for rollout in rollouts}),
-            idle=len(groups_without_spread(rollouts, sample.advantages)),
+            idle=idle,
             replaced=len(sample.replaced) // step.recipe.rollout.num_generations,
-            skips=step.recipe.algorithm.skips_zero_advantages,
+            skipped=0 if step.recipe.algorithm.needs.zero_advantages else idle,
         ),
         "turns/zero_spread": share_of_idle_turns(rollouts, sample.advantages),
         "train/extra_games": float(len(sample.replaced)),

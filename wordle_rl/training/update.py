@@ -65,7 +65,7 @@ def select_rows(step: Step, rollouts: Sequence[Rollout], advantages: Advantages)
     drawn = [sum(sum(talk.drawn) for talk in rollout.talks) for rollout in rollouts]
     lengths, used = np.array(drawn, np.int64), advantages.teaches
     kept = lengths > 0
-    if step.recipe.algorithm.skips_zero_advantages:
+    if not step.recipe.algorithm.needs.zero_advantages:
         kept &= used
     planned = step.recipe.rollout.groups
     mine = np.isin(groups % planned, share(planned, step.policy.processes))
@@ -193,9 +193,9 @@ def update_in_minibatches(
     """
     if algorithm.epochs * algorithm.minibatches > 1 and batch.old_logprobs is None:
         batch = replace(batch, old_logprobs=policy.score(batch))
-    if algorithm.needs_values and batch.old_values is None:
+    if algorithm.needs.values and batch.old_values is None:
         batch = replace(batch, old_values=policy.values(batch))
-    if algorithm.needs_reference and batch.ref_logprobs is None:
+    if algorithm.needs.reference and batch.ref_logprobs is None:
         batch = replace(batch, ref_logprobs=policy.score(batch, reference=True))
     seen = [
         policy.update(take(batch, rows, weights), algorithm)

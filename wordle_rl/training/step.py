@@ -6,16 +6,17 @@ Each process plays and trains its own groups. Advantages, weights and metrics co
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from wordle_rl.algorithms.base import Advantages, Array
-from wordle_rl.game.rules import Game, State
+from wordle_rl.game.rules import Game
 from wordle_rl.policy.sampling import planned
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.given import GivenDialogue, dialogue_talk
-from wordle_rl.rollouts.kinds import RolloutTask, play_task
+from wordle_rl.rollouts.kinds import KINDS
 from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import Rollout
 from wordle_rl.runs.processes import share
@@ -27,7 +28,7 @@ from wordle_rl.training.advantages import (
     step_advantages,
 )
 from wordle_rl.training.metrics import game_metrics, group_metrics, reward_metrics, token_metrics
-from wordle_rl.training.secrets import group_secrets, group_states
+from wordle_rl.training.secrets import deal_starts
 from wordle_rl.training.update import run_updates
 
 _MARKUP = 64  # bytes around a message, more than any usual chat template has
@@ -161,32 +162,17 @@ def _credit(step: Step, rollouts: Sequence[Rollout]) -> Advantages:
 def play_groups(step: Step, numbers: range) -> list[Rollout]:
     """Play and score the groups with these numbers, shared among all processes.
 
-    Numbers from rollout.groups on belong to replacement groups.
+    Numbers from rollout.groups on belong to replacement groups. A kind of rollouts may add groups
+    with the same secrets, see wordle_rl.rollouts.kinds. At most games_at_once games are played at a
+    time, and fewer if memory runs out. Draws depend on game and turn alone, so the games are the
+    same as all at once.
     """
-    processes = step.policy.processes
+    settings, processes = step.recipe.rollout, step.policy.processes
     mine = share(len(numbers), processes)
-    rollouts = reward_rollouts(step, collect_rollouts(step, numbers[mine.start : mine.stop]))
-    return [rollout for part in processes.gather(rollouts) for rollout in part]
-
-
-def collect_rollouts(step: Step, numbers: range) -> list[Rollout]:
-    """Play the groups with these numbers. Returns their rollouts, group by group.
-
-    A kind of rollouts may add groups with the same secrets, see wordle_rl.rollouts.kinds.
-    """
-    recipe = step.recipe
-    turns = recipe.rules.max_turns
-    if recipe.states is not None:
-        given = group_states(recipe, recipe.states, step.number, numbers)
-        secrets, starts = [g.secret for g in given], [g.state(turns) for g in given]
-    else:
-        secrets = group_secrets(recipe, step.number, numbers)
-        starts = [State(max_turns=turns)] * len(secrets)
-    if recipe.history is not None:
-        starts = recipe.history.states(
-            secrets, numbers, seed=recipe.seed, step=step.number, max_turns=turns
-        )
-    return play_task(RolloutTask(step=step, places=numbers, secrets=secrets, starts=starts))
+    starts = deal_starts(step.recipe, step.number, numbers[mine.start : mine.stop])
+    kind = partial(KINDS[settings.kind], step)
+    played = step.portions.play(kind, starts, settings.num_generations, settings.games_at_once)
+    return [one for part in processes.gather(reward_rollouts(step, played)) for one in part]
 
 
 def _read_dialogues(step: Step, dialogues: Sequence[GivenDialogue]) -> Sample:

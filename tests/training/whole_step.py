@@ -227,7 +227,7 @@ def play(backend: Backend, algorithm: Any, given: dict[str, Any]) -> Played:
     sample, player = sample_step(step), Moment.of(qwen(340), watched.get())
     if lag:
         disturb(0.02)
-        sample = replace(sample, version=-1)
+        sample = replace(sample, learnt=-1)
     by_letter = recipe.rollout.letter_weight > 0
     played = Played(
         algorithm=algorithm,

@@ -39,7 +39,7 @@ class Sample:
     """The rollouts of a step from all processes, not learnt yet, and how they came about."""
 
     step: int  # counted from 0
-    version: int  # steps that the policy had learnt when it played
+    learnt: int  # steps that the policy had learnt when it played
     weights: Mapping[str, float]  # of the rewards that the curriculum had planned
     rollouts: list[Rollout]
     advantages: Advantages
@@ -94,7 +94,7 @@ def sample_step(step: Step) -> Sample:
         advantages = _credit(step, rollouts)
     return Sample(
         step=step.number,
-        version=step.number,
+        learnt=step.number,
         weights=recipe.rewards.weights,
         rollouts=rollouts,
         advantages=advantages,
@@ -108,7 +108,7 @@ def learn_step(step: Step, sample: Sample) -> StepResult:
     The result has no rollouts if they are dialogues, since no game was played.
     """
     rollouts, groups = sample.rollouts, step.recipe.rollout.groups
-    if sample.version < sample.step:
+    if sample.learnt < sample.step:
         rollouts = [_without_own_scores(rollout) for rollout in rollouts]
     if step.recipe.dialogues is not None:
         metrics = {
@@ -194,7 +194,7 @@ def _read_dialogues(step: Step, dialogues: Sequence[GivenDialogue]) -> Sample:
     each = [np.ones(len(rollout.answer_lengths)) for rollout in rollouts]
     advantages = Advantages(per_turn=each)
     return Sample(
-        step=step.number, version=step.number, weights={}, rollouts=rollouts, advantages=advantages
+        step=step.number, learnt=step.number, weights={}, rollouts=rollouts, advantages=advantages
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -27,60 +27,52 @@ def play_games(step: Step, starts: Sequence[Start], *, answers: int | None = Non
     rollout=turn stops them after one answer, so that a group is several guesses in one state. A
     teacher, if there is one, plays the groups that it does not leave to the policy.
     """
-    recipe, teacher = step.recipe, step.recipe.teacher
-    dealt = [start for start in starts for _ in range(recipe.rollout.num_generations)]
-    games = dict(enumerate(begin_games(recipe, dealt)))
-    taught = {
-        number: game
-        for number, game in games.items()
-        if teacher is not None and not teacher.leaves(dealt[number].group)
-    }
-    own = {number: game for number, game in games.items() if number not in taught}
+    recipe, teacher, size = step.recipe, step.recipe.teacher, step.recipe.rollout.num_generations
+    # The start of each game, by the game's number within the step.
+    dealt = {start.group * size + i: start for start in starts for i in range(size)}
+    taught = [
+        number
+        for number, start in dealt.items()
+        if teacher is not None and not teacher.leaves(start.group)
+    ]
+    own = sorted({*dealt} - {*taught})
+    player = build_player(step) if own else None
+    games = dict(zip(dealt, begin_games(recipe, dealt.values()), strict=True))
+    play_some = partial(play, answers=answers, watch=lambda _: step.check())
     talks: dict[int, list[Talk]] = {}
-
-    def watch(_: Sequence[Game]) -> None:
-        step.check()
-
-    if own:
-        player = build_player(step, starts)
+    if player is not None:
         with step.policy.timers("game"):
-            play(player, list(own.values()), list(own), answers=answers, watch=watch)
+            play_some(player, [games[number] for number in own], own)
         talks = player.talks
     if teacher is not None:
-        scripted = ScriptedPlayer(**vars(teacher), draws=choose_draws(step, starts))
+        scripted = ScriptedPlayer(**vars(teacher), draws=Draws(seed=recipe.seed, step=step.number))
         with step.policy.timers("teacher"):
-            play(scripted, list(taught.values()), list(taught), answers=answers, watch=watch)
+            play_some(scripted, [games[number] for number in taught], taught)
         # A lesson has every token of an answer, also where a grammar left no choice.
-        rewritten = games if recipe.sampling.grammar else taught
-        for number, game in rewritten.items():
-            talks[number] = scripted_talks(game, step.form, scripted.slipped[number])
+        for number in games if recipe.sampling.grammar else taught:
+            talks[number] = scripted_talks(games[number], step.form, scripted.slipped[number])
     return [
         Rollout(game=game, group=dealt[number].group, talks=talks.get(number, []))
         for number, game in games.items()
     ]
 
 
-def choose_draws(step: Step, starts: Sequence[Start]) -> Draws:
-    """The uniforms of num_generations games from each start."""
-    first = starts[0].group * step.recipe.rollout.num_generations
-    return Draws(seed=step.recipe.seed, step=step.number, first_rollout=first)
+def begin_games(recipe: Recipe, starts: Iterable[Start]) -> list[Game]:
+    """A new game from each start."""
+    dealt = list(starts)
+    secrets, states = [start.secret for start in dealt], [start.state for start in dealt]
+    return new_games(secrets, recipe.words, recipe.rules, states)
 
 
-def build_player(step: Step, starts: Sequence[Start]) -> ModelPlayer:
-    """The policy as the player of num_generations games from each start."""
+def build_player(step: Step) -> ModelPlayer:
+    """The policy as the player of a step's games."""
     return ModelPlayer(
         engine=step.policy.engine(),
         form=step.form,
         sampling=step.recipe.sampling,
-        draws=choose_draws(step, starts),
+        draws=Draws(seed=step.recipe.seed, step=step.number),
         knowledge=step.recipe.knowledge,
     )
-
-
-def begin_games(recipe: Recipe, starts: Sequence[Start]) -> list[Game]:
-    """A new game from each start."""
-    secrets, states = [start.secret for start in starts], [start.state for start in starts]
-    return new_games(secrets, recipe.words, recipe.rules, states)
 
 
 def play_best_of(step: Step, starts: Sequence[Start]) -> list[Rollout]:
@@ -95,7 +87,7 @@ def play_best_of(step: Step, starts: Sequence[Start]) -> list[Rollout]:
     said before it.
     """
     recipe, size = step.recipe, step.recipe.rollout.num_generations
-    games, player = begin_games(recipe, starts), build_player(step, starts)
+    player, games = build_player(step), begin_games(recipe, starts)
     rollouts: list[list[Rollout]] = [[] for _ in games]
     talks: list[Talk | None] = [None] * len(games)  # of each game, with the answers it took
     with step.policy.timers("game"):
@@ -110,7 +102,7 @@ def play_best_of(step: Step, starts: Sequence[Start]) -> list[Rollout]:
                 if talk is None:
                     games[i].forfeit(context_full=True)
                     continue
-                numbers = range(i * size, (i + 1) * size)
+                numbers = range(starts[i].group * size, (starts[i].group + 1) * size)
                 groups[i] = {number: replace(games[i], turns=[]) for number in numbers}
                 player.talks.update({number: [talk.as_prompt()] for number in numbers})
             player.answer({n: game for drawn in groups.values() for n, game in drawn.items()}, turn)

@@ -129,7 +129,8 @@ def gradients_of(batch: Batch) -> dict[str, torch.Tensor]:
     # A guess's weight must not depend on how many tokens its word has.
     weights = batch.trained.astype(np.float32)
     policy = policy_of(qwen(340), tokenizer=CHAT.tokenizer)
-    loss, _ = policy._compute_loss(replace(batch, weights=weights), np.array([0]), Sft())
+    weighed, rows = replace(batch, weights=weights), np.array([0])
+    loss, _ = policy.lm.compute_loss(weighed, rows, Sft(), temperature=1.0)
     loss.backward()
     return {n: p.grad.clone() for n, p in policy.model.named_parameters() if p.grad is not None}
 

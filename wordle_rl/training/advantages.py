@@ -78,6 +78,15 @@ def _score_talks(step: Step, rollouts: Sequence[Rollout]) -> list[Rollout]:
     return [replace(one, scores=[next(scores) for _ in one.talks]) for one in rollouts]
 
 
+def credit_rollouts(step: Step, rollouts: Sequence[Rollout]) -> Advantages:
+    """The algorithm's advantages, and those of letters beside them if letters are judged."""
+    settings, advantages = step.recipe.rollout, step_advantages(rollouts, step.recipe)
+    if not (settings.letter_weight or settings.word_letter_weight):
+        return advantages
+    tokenizer = step.form.chat.tokenizer
+    return replace(advantages, per_token=letter_advantages(rollouts, step.recipe, tokenizer))
+
+
 def step_advantages(rollouts: Sequence[Rollout], recipe: Recipe) -> Advantages:
     """The algorithm's advantages for a step's rollouts, which come from all processes."""
     by_turn, needs = recipe.rollout.credit == "turn", recipe.algorithm.needs

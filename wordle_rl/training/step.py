@@ -21,11 +21,10 @@ from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import Rollout
 from wordle_rl.runs.processes import share
 from wordle_rl.training.advantages import (
+    credit_rollouts,
     groups_without_spread,
-    letter_advantages,
     reward_rollouts,
     share_of_idle_turns,
-    step_advantages,
 )
 from wordle_rl.training.metrics import game_metrics, group_metrics, reward_metrics, token_metrics
 from wordle_rl.training.secrets import deal_starts
@@ -77,7 +76,7 @@ def sample_step(step: Step) -> Sample:
         return _read_dialogues(step, recipe.dialogues)
     played = recipe.rollout.groups
     rollouts = play_groups(step, range(played))
-    advantages = _credit(step, rollouts)
+    advantages = credit_rollouts(step, rollouts)
     replaced: list[Rollout] = []
     for _ in range(recipe.algorithm.resample):
         idle = groups_without_spread(rollouts, advantages).tolist()
@@ -91,7 +90,7 @@ def sample_step(step: Step) -> Sample:
         rollouts = [rollout for rollout in rollouts if rollout.group not in idle]
         rollouts += [replace(rollout, group=numbers[rollout.group]) for rollout in fresh]
         rollouts.sort(key=lambda rollout: rollout.group)
-        advantages = _credit(step, rollouts)
+        advantages = credit_rollouts(step, rollouts)
     return Sample(
         step=step.number,
         learnt=step.number,
@@ -121,6 +120,7 @@ def learn_step(step: Step, sample: Sample) -> StepResult:
         return StepResult(rollouts=[], advantages=[], metrics=metrics)
     played = rollouts + sample.replaced
     idle = len(groups_without_spread(rollouts, sample.advantages))
+    idle_turns = share_of_idle_turns(rollouts, sample.advantages)
     metrics = {
         **game_metrics(played, step.recipe.words),
         **reward_metrics([rollout.reward for rollout in played]),
@@ -130,7 +130,7 @@ def learn_step(step: Step, sample: Sample) -> StepResult:
             replaced=len(sample.replaced) // step.recipe.rollout.num_generations,
             skipped=0 if step.recipe.algorithm.needs.zero_advantages else idle,
         ),
-        "turns/zero_spread": share_of_idle_turns(rollouts, sample.advantages),
+        "turns/zero_spread": idle_turns,
         "train/extra_games": float(len(sample.replaced)),
         **token_metrics(played),
         **run_updates(step, rollouts, sample.advantages),
@@ -148,15 +148,6 @@ def _without_own_scores(rollout: Rollout) -> Rollout:
         return rollout
     kept = [{k: v for k, v in of.items() if k == "ref_logprobs"} for of in rollout.scores]
     return replace(rollout, scores=kept)
-
-
-def _credit(step: Step, rollouts: Sequence[Rollout]) -> Advantages:
-    """The algorithm's advantages, and those of letters beside them if letters are judged."""
-    advantages = step_advantages(rollouts, step.recipe)
-    if not step.recipe.rollout.judges_letters:
-        return advantages
-    tokenizer = step.form.chat.tokenizer
-    return replace(advantages, per_token=letter_advantages(rollouts, step.recipe, tokenizer))
 
 
 def play_groups(step: Step, numbers: range) -> list[Rollout]:

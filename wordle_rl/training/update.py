@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from wordle_rl.algorithms.base import Advantages, Algorithm, Array
 from wordle_rl.policy.batch import Batch, minibatches, take
-from wordle_rl.policy.policy import LARGEST, Policy
+from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Purpose, generator
+from wordle_rl.policy.token_outputs import LARGEST
 from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import Rollout, Scores, Talk
 from wordle_rl.runs.processes import share

@@ -7,6 +7,7 @@ reference costs nothing until an update creates new ones.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from mlx.utils import tree_flatten
 from mlx_lm.utils import get_total_parameters
 
-from wordle_rl.algorithms.base import Algorithm
+from wordle_rl.algorithms.base import Algorithm, Needs
 from wordle_rl.backends.mlx.causal_lm import MlxLM
 from wordle_rl.backends.mlx.engine import MlxRows
 from wordle_rl.backends.mlx.load import LoadedModel
@@ -96,19 +97,18 @@ class MlxPolicy(Policy):
         self.optimizers = Optimizers(self.weights, self.optim, self.computing.precision)
         self.refresh_copy()
 
-    def _forward(
-        self, batch: Batch, rows: RowIndex, *, reference: bool = False, values: bool = False
-    ) -> FloatArray:
-        weights = self._reference if reference else self._weights_in_use
-        assert weights is not None
-        with self.lm.use_weights(weights):
-            outputs = self.lm.forward(batch, rows, temperature=self._temperature, values=values)
+    def use_reference(self) -> AbstractContextManager[None]:
+        assert self._reference is not None
+        return self.lm.use_weights(self._reference)
+
+    def _forward(self, batch: Batch, rows: RowIndex, *, values: bool) -> FloatArray:
+        outputs = self.lm.forward(batch, rows, self._temperature, Needs(values=values))
         return np.array(outputs.values if values else outputs.logprobs)
 
     def _add_gradient(self, batch: Batch, rows: RowIndex, algorithm: Algorithm) -> dict[str, float]:
         def compute(weights: Weights) -> Any:
             with self.lm.use_weights(self._copy(weights)):
-                return self._compute_loss(batch, rows, algorithm)
+                return self.lm.compute_loss(batch, rows, algorithm, self._temperature)
 
         with self.timers("update"):
             (_, parts), new = mx.value_and_grad(compute)(self.weights)

@@ -12,15 +12,15 @@ it, the scale is halved and the update begins again.
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from wordle_rl.algorithms.base import Algorithm
+from wordle_rl.algorithms.base import Algorithm, Needs
 from wordle_rl.backends.saving import save_model, save_tokenizer
 from wordle_rl.backends.sizes import is_known
 from wordle_rl.backends.torch.causal_lm import CausalLM, ValueHead
@@ -124,13 +124,11 @@ class TorchPolicy(Policy):
             return list(self.lm.model.parameters())
         return [weight for weight in self.model.parameters() if weight.requires_grad]
 
-    def score(self, batch: Batch, *, reference: bool = False) -> FloatArray:
-        """Log-probabilities [N, T] of the trained tokens as the trainer sees them, else 0."""
-        if not reference or self._reference is None:
-            return super().score(batch, reference=reference)
+    @contextmanager
+    def use_reference(self) -> Iterator[None]:
         self._exchange_reference()
         try:
-            return super().score(batch, reference=True)
+            yield
         finally:
             self._exchange_reference()
 
@@ -151,15 +149,13 @@ class TorchPolicy(Policy):
         self.apply_gradients.append(self.optimizers[-1].step)
 
     @torch.inference_mode()
-    def _forward(
-        self, batch: Batch, rows: RowIndex, *, reference: bool = False, values: bool = False
-    ) -> FloatArray:
-        outputs = self.lm.forward(batch, rows, temperature=self._temperature, values=values)
+    def _forward(self, batch: Batch, rows: RowIndex, *, values: bool) -> FloatArray:
+        outputs = self.lm.forward(batch, rows, self._temperature, Needs(values=values))
         return (outputs.values if values else outputs.logprobs).cpu().numpy()
 
     def _add_gradient(self, batch: Batch, rows: RowIndex, algorithm: Algorithm) -> dict[str, float]:
         with self.timers("forward"):
-            loss, parts = self._compute_loss(batch, rows, algorithm)
+            loss, parts = self.lm.compute_loss(batch, rows, algorithm, self._temperature)
         with self.timers("backward"):
             self.backward(self._scaler.scale(loss))
             for copied, master in self._copied_and_masters():
@@ -177,20 +173,13 @@ class TorchPolicy(Policy):
                 parameter.grad = torch.zeros_like(parameter)
         self.processes.add_up([p.grad for p in self.trainable if p.grad is not None])
 
-    def update(self, batch: Batch, algorithm: Algorithm) -> dict[str, float]:
-        """See Policy. With fp16 it begins again until no gradient is too large."""
-        while True:
-            scale = self._scaler.get_scale()
-            metrics = super().update(batch, algorithm)
-            overflowed = metrics["update/skipped"] and self._scaler.get_scale() < scale
-            if not overflowed or scale <= 1.0 or not math.isfinite(metrics["loss"]):
-                return metrics
-
     def _clip_gradients(self) -> float:
         if self._scaler.is_enabled():
+            scale = self._scaler.get_scale()
             for optimizer in self.optimizers:
                 self._scaler.unscale_(optimizer)
             self._scaler.update()
+            self._scale_fell = self._scaler.get_scale() < scale and scale > 1.0
         limit = self.optim.clip_grad_norm or float("inf")
         return float(torch.nn.utils.clip_grad_norm_(self.trainable, limit))
 

@@ -42,7 +42,8 @@ from wordle_rl.rollouts import kinds
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.history import History
-from wordle_rl.rollouts.settings import Recipe, RolloutSettings, Start
+from wordle_rl.rollouts.play import Start
+from wordle_rl.rollouts.settings import Recipe, RolloutSettings
 from wordle_rl.rollouts.talk import Rollout
 from wordle_rl.rollouts.teacher import TeacherSettings
 from wordle_rl.runs.processes import ALONE
@@ -280,8 +281,8 @@ def test_a_share_of_the_groups_is_the_models_own_and_the_others_the_players():
         played = play_groups(step_of(policy_for("conversation"), recipe, 0), range(10))
         return [(r.group, [(t.ids, t.trained) for t in r.talks]) for r in played]
 
-    theirs, own = talks(), talks(on_policy=WORDS.allowed)
-    mixed = talks(on_policy=WORDS.allowed, own_share=0.3)
+    theirs, own = talks(), talks(guessable=WORDS.allowed)
+    mixed = talks(guessable=WORDS.allowed, own_share=0.3)
     from_model = {a[0] for a, b in zip(mixed, own, strict=True) if a == b}
     assert len(from_model) == 3
     assert mixed == [b if b[0] in from_model else a for a, b in zip(theirs, own, strict=True)]

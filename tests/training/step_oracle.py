@@ -192,7 +192,7 @@ class Oracle:
         grammar, lesson = self.played.fields.get("grammar"), self.played.fields.get("teacher")
         for row in self.rows:
             rollout = self.rollouts[row.rollout]
-            share = lesson.own_share if lesson and lesson.on_policy else float(not lesson)
+            share = lesson.own_share if lesson and lesson.guessable else float(not lesson)
             own = int((rollout.group + 1) * share) > int(rollout.group * share)
             if own:
                 row.learnt = [place >= 0 for place in row.place]

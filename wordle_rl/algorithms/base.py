@@ -101,7 +101,7 @@ class Imitation:
     reasoning: Literal["none", "notes"] = "none"  # the thought before each guess
     choices: bool = False  # learn every guess that the player might have made, not only its own
     slips: float = 0.0  # share of turns in which a mistake, never learnt, replaces the guess
-    on_policy: float = 0.0  # share of the groups that the model plays, and the player only teaches
+    own_share: float = 0.0  # share of the groups that the model plays, and the player only teaches
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -410,7 +410,7 @@ def _count_games(setup: Experiment, parameters: int) -> tuple[int, int]:
     recipe, rollout, trainer = setup.recipe, setup.recipe.rollout, setup.trainer
     size, most = rollout.num_generations, rollout.games_at_once
     games = rollout.groups // setup.backend.processes * size
-    scripted = recipe.teacher is not None and recipe.teacher.on_policy is None
+    scripted = recipe.teacher is not None and recipe.teacher.guessable is None
     if scripted or recipe.dialogues is not None:
         games = 0
     elif most is not None:

@@ -322,8 +322,8 @@ def build_teacher(
         slips=wanted.slips,
         distribution=wanted.choices,
         reasoning=Reasoning(knowledge) if thinks else None,
-        on_policy=knowledge.words.allowed if wanted.on_policy else None,
-        own_share=wanted.on_policy,
+        guessable=knowledge.words.allowed if wanted.own_share else None,
+        own_share=wanted.own_share,
     )
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from wordle_rl.game.rules import Game, GameStatus
 from wordle_rl.policy.sampling import Draws
-from wordle_rl.rollouts.play import ModelPlayer, hear, new_games, play
-from wordle_rl.rollouts.settings import Recipe, Start, Step
+from wordle_rl.rollouts.play import ModelPlayer, Start, begin_games, hear, play
+from wordle_rl.rollouts.settings import Recipe, Step
 from wordle_rl.rollouts.talk import Rollout, Talk
 from wordle_rl.rollouts.teacher import ScriptedPlayer, scripted_talks
 
@@ -37,7 +37,7 @@ def play_games(step: Step, starts: Sequence[Start], *, answers: int | None = Non
     ]
     own = sorted({*dealt} - {*taught})
     player = build_player(step) if own else None
-    games = dict(zip(dealt, begin_games(recipe, dealt.values()), strict=True))
+    games = dict(zip(dealt, begin_games(dealt.values(), recipe.words, recipe.rules), strict=True))
     play_some = partial(play, answers=answers, watch=lambda _: step.check())
     talks: dict[int, list[Talk]] = {}
     if player is not None:
@@ -55,13 +55,6 @@ def play_games(step: Step, starts: Sequence[Start], *, answers: int | None = Non
         Rollout(game=game, group=dealt[number].group, talks=talks.get(number, []))
         for number, game in games.items()
     ]
-
-
-def begin_games(recipe: Recipe, starts: Iterable[Start]) -> list[Game]:
-    """A new game from each start."""
-    dealt = list(starts)
-    secrets, states = [start.secret for start in dealt], [start.state for start in dealt]
-    return new_games(secrets, recipe.words, recipe.rules, states)
 
 
 def build_player(step: Step) -> ModelPlayer:
@@ -87,7 +80,7 @@ def play_best_of(step: Step, starts: Sequence[Start]) -> list[Rollout]:
     said before it.
     """
     recipe, size = step.recipe, step.recipe.rollout.num_generations
-    player, games = build_player(step), begin_games(recipe, starts)
+    player, games = build_player(step), begin_games(starts, recipe.words, recipe.rules)
     rollouts: list[list[Rollout]] = [[] for _ in games]
     talks: list[Talk | None] = [None] * len(games)  # of each game, with the answers it took
     with step.policy.timers("game"):

@@ -24,8 +24,22 @@ from wordle_rl.words.lists import WordLists
 # Plays one answer in each of these games, a mapping from number to game. The second argument says
 # how many answers came before. It forfeits games that leave no room for an answer.
 Actor = Callable[[Mapping[int, Game], int], None]
-S = TypeVar("S")  # where games begin
+S = TypeVar("S")  # says where games begin
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Start:
+    """Where the games on one secret of a step begin."""
+
+    group: int  # number of the secret within the step
+    secret: str
+    state: State
+
+
+def begin_games(starts: Iterable[Start], words: WordLists, rules: Rules) -> list[Game]:
+    """Make one game from each start."""
+    return [Game(start.secret, words.allowed_set, rules, state=start.state) for start in starts]
 
 
 def new_games(

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.rules import Rules, State
+from wordle_rl.game.rules import Rules
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.prompts.styles import PromptStyle
@@ -118,15 +118,6 @@ class Recipe:
     def scoring_temperature(self) -> float:
         """Of the trainer's log-probabilities: as for draws, or 1 for answers that nobody drew."""
         return self.sampling.temperature if self.teacher is None else 1.0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Start:
-    """Where the games on one secret of a step begin."""
-
-    group: int  # number of the secret within the step
-    secret: str
-    state: State
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,8 @@ from typing import TypeVar
 from wordle_rl.game.rules import State
 from wordle_rl.policy.sampling import Purpose, generator, planned
 from wordle_rl.rollouts.given import GivenState
-from wordle_rl.rollouts.settings import Recipe, Start
+from wordle_rl.rollouts.play import Start
+from wordle_rl.rollouts.settings import Recipe
 
 _ROUNDING = 1e-9  # 0.29 x 100 is below 29
 T = TypeVar("T")  # a secret, or the position of a row

@@ -2,6 +2,12 @@
 
 sample_step makes what is learnt and leaves the policy as it was, learn_step changes the policy.
 Each process plays and trains its own groups. Advantages, weights and metrics cover the whole step.
+
+By default (algorithm=grpo, rollout=game) a step has no KL divergence and no entropy bonus. It makes
+one update with all rollouts, so each ratio is 1 and the clip has no effect. Credit is by turn: what
+the games of a group earn from one turn on is compared, and divided by its deviation (scale=std).
+Each rollout weighs the same, and so do its tokens. Groups without spread stay, and teach nothing.
+Tokens are drawn from the whole vocabulary at sampling.temperature, at which they are scored, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -119,8 +125,8 @@ def learn_step(step: Step, sample: Sample) -> StepResult:
         }
         return StepResult(rollouts=[], advantages=[], metrics=metrics)
     played = rollouts + sample.replaced
-    idle = len(groups_without_spread(rollouts, sample.advantages))
     idle_turns = share_of_idle_turns(rollouts, sample.advantages)
+    idle = len(groups_without_spread(rollouts, sample.advantages))
     metrics = {
         **game_metrics(played, step.recipe.words),
         **reward_metrics([rollout.reward for rollout in played]),

@@ -44,7 +44,7 @@ class Policy(ABC):
     lm: Any  # the backend's LanguageModel
     make_cache: Callable[[Any], CachedModel]  # gives a model an empty cache of rows
     served: Callable[[], Any] | None = None  # gives the engine to play with, None for an own one
-    reference: Policy | None = None  # another model, which never changes; None for the start
+    reference_model: Policy | None = None  # which never changes; None: the start is the reference
     version = 0  # raised whenever the weights may change
 
     def __init__(
@@ -64,7 +64,7 @@ class Policy(ABC):
         self.optim = optim
         self.micro_batch_tokens = micro_batch_tokens  # halved when memory runs out
         self._temperature, self._max_context = temperature, max_context
-        self._reference: Any = None  # what keep_reference() kept
+        self._start: Any = None  # the weights that keep_reference() kept
         self._halved = 0  # times since the last update
         self._first_half: Any = None  # gradient of an update's first half, from where it ends
         # Whether fp16 could not hold the gradient and will have a smaller scale the next time.
@@ -105,7 +105,7 @@ class Policy(ABC):
                 f"algorithm.reference={name} has another tokenizer than the model, with "
                 f"{len(theirs - own):,} other tokens or ids: choose a model of the same family"
             )
-        self.reference = other
+        self.reference_model = other
 
     @abstractmethod
     def add_value_head(self) -> None: ...  # linear, on the trunk's hidden states; it starts at 0
@@ -164,9 +164,9 @@ class Policy(ABC):
             with self.timers("score"):
                 return self._read_all(batch)
         with self.timers("reference"):
-            if self.reference is not None:
-                return self.reference.score(batch)
-            if self._reference is None:
+            if self.reference_model is not None:
+                return self.reference_model.score(batch)
+            if self._start is None:
                 raise RuntimeError("keep_reference() was not called before a reference score")
             with self.use_reference():
                 return self._read_all(batch)
@@ -180,8 +180,8 @@ class Policy(ABC):
         out = np.zeros(batch.ids.shape, np.float32)
 
         def read(rows: RowIndex) -> None:
-            found = self._forward(batch, rows, values=values)
-            out[rows, : found.shape[1]] = found
+            outputs = self._forward(batch, rows, values=values)
+            out[rows, : outputs.shape[1]] = outputs
 
         self.run_micro_batches(batch, read)
         return out
@@ -195,7 +195,8 @@ class Policy(ABC):
         """
         self.version += 1
         self._first_half = None
-        learn = partial(self._learn, batch, algorithm=algorithm)
+        add = self._add_gradient if batch.halves is None else self._add_gradient_of_halves
+        learn = partial(add, batch, algorithm=algorithm)
         totals = {"loss": 0.0, **dict.fromkeys(LARGEST, 0.0)}
         for part in self.run_micro_batches(batch, learn):
             _merge(totals, part)
@@ -222,9 +223,12 @@ class Policy(ABC):
         outcome = {"grad_norm": norm, "update/skipped": float(skipped)}
         return _name_metrics(totals) | agreement | outcome
 
-    def _learn(self, batch: Batch, rows: RowIndex, algorithm: Algorithm) -> dict[str, float]:
-        """Accumulate the gradient of some rows, and keep what the first half of them left."""
-        if batch.halves is not None and batch.halves[rows[0]] and self._first_half is None:
+    def _add_gradient_of_halves(
+        self, batch: Batch, rows: RowIndex, algorithm: Algorithm
+    ) -> dict[str, float]:
+        """As _add_gradient, and keep the first half's before the first row of the second."""
+        assert batch.halves is not None
+        if batch.halves[rows[0]] and self._first_half is None:
             self._first_half = self._copy_gradients()
         return self._add_gradient(batch, rows, algorithm)
 

@@ -66,13 +66,13 @@ def _score_talks(step: Step, rollouts: Sequence[Rollout]) -> list[Rollout]:
     """The rollouts with the trainer's scores of their conversations."""
     policy, algorithm = step.policy, step.recipe.algorithm
     batch = pad([t for one in rollouts for t in one.talks], step.form.chat.tokenizer.pad_id)
-    found = {"old_logprobs": policy.score(batch)}
+    arrays = {"old_logprobs": policy.score(batch)}
     if algorithm.needs.reference:
-        found["ref_logprobs"] = policy.score(batch, reference=True)
+        arrays["ref_logprobs"] = policy.score(batch, reference=True)
     if algorithm.needs.values:
-        found["old_values"] = policy.values(batch)
+        arrays["old_values"] = policy.values(batch)
     scores = iter(
-        {name: values[row, :end] for name, values in found.items()}
+        {name: values[row, :end] for name, values in arrays.items()}
         for row, end in enumerate(batch.lengths)
     )
     return [replace(one, scores=[next(scores) for _ in one.talks]) for one in rollouts]
@@ -128,8 +128,8 @@ def _parts(rollout: Rollout, recipe: Recipe) -> dict[str, Array]:
     """[K] by name: what each component and each correction of the reward adds to the returns."""
     game, reward = rollout.game, rollout.reward
     if recipe.rollout.credit == "turn":
-        found = recipe.rewards.by_part(game, reward, recipe.rollout.discount)
-        return {name: np.array(part) for name, part in found.items()}
+        parts = recipe.rewards.by_part(game, reward, recipe.rollout.discount)
+        return {name: np.array(part) for name, part in parts.items()}
     return {name: np.full(len(game.turns), total) for name, total in reward.components.items()}
 
 
@@ -176,18 +176,18 @@ def letter_advantages(
     """[R] of [K] of [tokens]: weighted advantages of the letters in each token, of both judges."""
     settings = recipe.rollout
     judges = [(settings.letter_weight, settings.letter_from), (settings.word_letter_weight, 0)]
-    found = [
+    advantages = [
         [np.zeros(len(part)) for talk in rollout.talks for part in talk.answers.values()]
         for rollout in rollouts
     ]
     for weight, letter_from in judges:
         if weight:
-            _add_letters(found, weight, letter_from, rollouts, recipe, tokenizer)
-    return found
+            _add_letters(advantages, weight, letter_from, rollouts, recipe, tokenizer)
+    return advantages
 
 
 def _add_letters(
-    found: list[list[Array]],
+    advantages: list[list[Array]],
     weight: float,
     letter_from: int | None,
     rollouts: Sequence[Rollout],
@@ -198,7 +198,7 @@ def _add_letters(
     assert recipe.knowledge is not None
     rewards: dict[tuple[int, int, int], list[float]] = defaultdict(list)  # by group, turn, letter
     judged: list[tuple[Array, tuple[int, int], list[float], list[int]]] = []
-    for tokens_of, rollout in zip(found, rollouts, strict=True):
+    for tokens_of, rollout in zip(advantages, rollouts, strict=True):
         answers = ((talk, *one) for talk in rollout.talks for one in talk.answers.items())
         for tokens, (talk, number, part) in zip(tokens_of, answers, strict=True):
             ids, turn = talk.ids[part.start : part.stop], rollout.game.turns[number]

@@ -129,8 +129,8 @@ class Training:
         recipe, trainer = setup.recipe, setup.trainer
         form = build_form(recipe.rollout.form, Chat(policy.tokenizer), recipe.style)
         room = setup.model.max_context
-        given, turns = setup.most_earlier_guesses, recipe.rules.max_turns
-        check_room(form, recipe.sampling, room, turns=turns, guesses=given)
+        guesses, turns = setup.most_earlier_guesses, recipe.rules.max_turns
+        check_room(form, recipe.sampling, room, turns=turns, guesses=guesses)
         check_grammar(form, recipe.sampling, recipe.words.allowed_set)
         if recipe.teacher is not None:
             check_thoughts(recipe.teacher, form, recipe.sampling)
@@ -157,7 +157,7 @@ class Training:
         self._seconds: list[float] = []  # of each step of this process
         self._end = math.nan  # when the command will be over
         self._checkpoints = Checkpointing(policy, setup.curriculum, folder, stages)
-        if recipe.algorithm.needs.reference and policy.reference is None:
+        if recipe.algorithm.needs.reference and policy.reference_model is None:
             policy.keep_reference()
         if recipe.algorithm.needs.values:
             policy.add_value_head()
@@ -296,11 +296,13 @@ class Training:
         if done == 2 and self.policy.num_parameters[1] >= SMALL:  # the first step warms up
             recipe, rest = self.setup.recipe, self.work.held_out.games * each
             now, fixed = recipe.rollout.num_generations, metrics.get("time/optimizer", 0.0)
-            told = []
+            times = []
             for size in (2, 4, 8, 16) if recipe.teacher is None else (now,):
                 step = fixed + (metrics["time/step"] - fixed) * size / now
-                told += [f"{size}: {describe_time(step)}, {describe_time(step * steps + rest)}"]
-            print("num_generations, with the time of a step and of the whole run:", "; ".join(told))
+                times += [f"{size}: {describe_time(step)}, {describe_time(step * steps + rest)}"]
+            print(
+                "num_generations, with the time of a step and of the whole run:", "; ".join(times)
+            )
 
     def amount(self) -> Amount:
         """The steps that are done, and the seconds until the end of the command."""

@@ -42,7 +42,7 @@ class MlxPolicy(Policy):
     """A policy on one device."""
 
     make_cache = MlxRows
-    _reference: Weights | None
+    _start: Weights | None
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class MlxPolicy(Policy):
 
     def keep_reference(self) -> None:
         """Make the current weights the reference."""
-        self._reference = dict(self._weights_in_use)
+        self._start = dict(self._weights_in_use)
 
     def add_value_head(self) -> None:
         """Add a linear head that learns values from the trunk's hidden states."""
@@ -98,8 +98,8 @@ class MlxPolicy(Policy):
         self.refresh_copy()
 
     def use_reference(self) -> AbstractContextManager[None]:
-        assert self._reference is not None
-        return self.lm.use_weights(self._reference)
+        assert self._start is not None
+        return self.lm.use_weights(self._start)
 
     def _forward(self, batch: Batch, rows: RowIndex, *, values: bool) -> FloatArray:
         outputs = self.lm.forward(batch, rows, self._temperature, Needs(values=values))

@@ -55,7 +55,7 @@ class TorchPolicy(Policy):
     """
 
     make_cache = TorchRows
-    _reference: list[torch.Tensor] | None
+    _start: list[torch.Tensor] | None
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class TorchPolicy(Policy):
 
     def keep_reference(self) -> None:
         """Make the current weights the reference."""
-        self._reference = [weight.detach().clone() for weight in self._changing()]
+        self._start = [weight.detach().clone() for weight in self._changing()]
 
     def _changing(self) -> list[nn.Parameter]:
         """The weights that updates change, in the form that the model computes with."""
@@ -134,9 +134,9 @@ class TorchPolicy(Policy):
 
     def _exchange_reference(self) -> None:
         """Let the reference take the place of the weights, or give it back."""
-        assert self._reference is not None
+        assert self._start is not None
         for place, weight in enumerate(self._changing()):
-            weight.data, self._reference[place] = self._reference[place], weight.data
+            weight.data, self._start[place] = self._start[place], weight.data
         if self._merged is not None:
             refresh_sums(self._merged)
 
@@ -158,12 +158,17 @@ class TorchPolicy(Policy):
             loss, parts = self.lm.compute_loss(batch, rows, algorithm, self._temperature)
         with self.timers("backward"):
             self.backward(self._scaler.scale(loss))
-            for copied, master in self._copied_and_masters():
-                if copied.grad is not None:
-                    gradient = copied.grad.float()
-                    master.grad = gradient if master.grad is None else master.grad.add_(gradient)
-                    copied.grad = None
+            if self._has_copy:
+                self._move_gradients()
         return {name: value.item() for name, value in parts.items()}
+
+    def _move_gradients(self) -> None:
+        """Add the gradients of the copy to those of the weights it was copied from."""
+        for copied, master in self._copied_and_masters():
+            if copied.grad is not None:
+                gradient = copied.grad.float()
+                master.grad = gradient if master.grad is None else master.grad.add_(gradient)
+                copied.grad = None
 
     def _share_gradients(self) -> None:
         have = self.processes.gather([parameter.grad is not None for parameter in self.trainable])

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Algorithm
+from wordle_rl.algorithms.base import Algorithm, Needs
 from wordle_rl.policy.batch import (
     Batch,
     DoesNotFit,
@@ -53,10 +53,11 @@ class Policy(ABC):
         *,
         temperature: float,
         optim: Optim,
-        precision: Precision,
-        micro_batch_tokens: int,
-        max_context: int,
+        precision: Precision = "fp32",
+        micro_batch_tokens: int = 16_384,
+        max_context: int = 1024,
     ) -> None:
+        """micro_batch_tokens: of a forward and backward pass. max_context: of an engine."""
         self.tokenizer = tokenizer
         self.timers = Timers()
         self.processes: Processes = ALONE  # replaced when more processes start
@@ -125,10 +126,6 @@ class Policy(ABC):
         """Write the model or adapter and its tokenizer in the format of their library."""
 
     @abstractmethod
-    def _forward(self, batch: Batch, rows: RowIndex, *, values: bool) -> FloatArray:
-        """The model's outputs for some rows [R, T]: values, or the tokens' log-probabilities."""
-
-    @abstractmethod
     def _add_gradient(self, batch: Batch, rows: RowIndex, algorithm: Algorithm) -> dict[str, float]:
         """Accumulate the gradient of some rows. Returns their part of the metrics."""
 
@@ -177,11 +174,14 @@ class Policy(ABC):
             return self._read_all(batch, values=True)
 
     def _read_all(self, batch: Batch, *, values: bool = False) -> FloatArray:
+        """What the model says of each token [N, T]: values, or log-probabilities."""
         out = np.zeros(batch.ids.shape, np.float32)
 
         def read(rows: RowIndex) -> None:
-            outputs = self._forward(batch, rows, values=values)
-            out[rows, : outputs.shape[1]] = outputs
+            with self.lm.without_gradients():
+                outputs = self.lm.forward(batch, rows, self._temperature, Needs(values=values))
+                array = self.lm.to_numpy(outputs.values if values else outputs.logprobs)
+            out[rows, : array.shape[1]] = array
 
         self.run_micro_batches(batch, read)
         return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -84,12 +85,16 @@ class LanguageModel(ABC):
     """Trunk and head of a model. Arrays are the backend's own, unless they are typed."""
 
     xp: Any  # the array namespace, torch or mlx.core
+    without_gradients: Any = nullcontext  # makes a block that only reads
     vocabulary: int  # logits of each token
     computes_once = False  # whether its layers have one row for each distinct beginning
     value_head: Any = None  # values [P] of hidden states [P, H]
 
     @abstractmethod
     def to_array(self, values: NDArray) -> Any: ...
+
+    @abstractmethod
+    def to_numpy(self, array: Any) -> FloatArray: ...
 
     @abstractmethod
     def read_states(self, ids: NDArray[np.int64], trained: NDArray[np.bool_]) -> Any:

@@ -27,7 +27,8 @@ from wordle_rl.policy.policy import Policy
 from wordle_rl.rewards.scoring import RewardFailed, reward_of_guess
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form, check_room
-from wordle_rl.rollouts.play import Portions, check_grammar
+from wordle_rl.rollouts.play import check_grammar
+from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import games_of
 from wordle_rl.rollouts.teacher import check_thoughts, describe_cut
 from wordle_rl.runs.config import keep_config
@@ -143,9 +144,9 @@ class Training:
         self._check = check
         whole = recipe.rollout.credit != "turn" or recipe.rollout.discount == 1.0
         self._log = RunLog(folder, reporter, trainer, writes=self._writes, whole_games=whole)
-        portions = Portions()
-        self.pipeline = Pipeline(policy, setup, form, portions)
-        self._held_out = HeldOutPlay(policy=policy, form=form, setup=setup, portions=portions)
+        step = Step(policy=policy, form=form, recipe=recipe, number=0)
+        self.pipeline = Pipeline(setup, step)
+        self._held_out = HeldOutPlay(policy=policy, form=form, setup=setup, portions=step.portions)
         stages = stages_of_run(setup, folder.path.name)
         self._reports = RunReports(self._held_out, folder, stages, check)
         self.clock = Timers()  # seconds of this process: training, without reports, and reports

@@ -9,9 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from wordle_rl.game.rules import Game
-from wordle_rl.policy.policy import Policy
-from wordle_rl.rollouts.forms import Form
-from wordle_rl.rollouts.play import Portions
 from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import Rollout, games_of
 from wordle_rl.training.checkpoint import RunState
@@ -23,17 +20,13 @@ from wordle_rl.training.step import Sample, StepResult, learn_step, sample_step
 class Pipeline:
     """The samples of a run, between play and update."""
 
-    def __init__(self, policy: Policy, setup: Experiment, form: Form, portions: Portions) -> None:
+    def __init__(self, setup: Experiment, step: Step) -> None:
+        """step: any of the run; the others have other numbers, and plans of the curriculum."""
         self.waiting: list[Sample] = []  # played and not learnt, the oldest first
         self.between_steps = True  # whether the policy can be saved: no update has begun
-        self._policy, self._setup = policy, setup
-        self._step = Step(
-            policy=policy, form=form, recipe=setup.recipe, number=0, portions=portions
-        )
+        self._setup, self._step, self._policy = setup, step, step.policy
 
-    def advance(
-        self, state: RunState, check: Callable[[], None] = lambda: None
-    ) -> tuple[Sample, StepResult]:
+    def advance(self, state: RunState, check: Callable[[], None]) -> tuple[Sample, StepResult]:
         """Learn the sample of the next step, and play what is due before that.
 
         state: its step is the next one, and is raised. check: raises to stop the run. It is called

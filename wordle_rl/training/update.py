@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.algorithms.base import Advantages, Algorithm, Array
-from wordle_rl.policy.batch import Batch, minibatches, take
+from wordle_rl.policy.batch import Batch, TokenTargets, minibatches, take
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Purpose, generator
 from wordle_rl.policy.token_outputs import LARGEST
@@ -139,7 +139,8 @@ def build_batch(
         of_turns = advantages.targets
         values["targets"] = [of_turns[i][talk.turns] * talk.drawn for i, talk, _ in own]
     scores = [score for _, _, score in own if score is not None]  # computed before the advantages
-    values |= {name: [score[name] for score in scores] for name in (scores or [{}])[0]}
+    if scores:
+        values |= {name: [score[name] for score in scores] for name in scores[0]}
     batch = pad([talk for _, talk, _ in own], step.form.chat.tokenizer.pad_id, values)
     # What follows the last trained token, such as an end that a grammar forces, has no effect.
     ends = (batch.trained * np.arange(1, batch.trained.shape[1] + 1)).max(axis=1, initial=0)
@@ -150,14 +151,22 @@ def build_batch(
         numbers = np.array([selection.groups[i] for i, *_ in own], np.int64)
         batch = replace(batch, halves=numbers % step.recipe.rollout.groups % 2 == 1)
     lesson = step.recipe.teacher
-    if lesson is not None and lesson.distribution:
-        teacher = build_token_teacher(lesson, step.form)
-        targets = [teacher.of_talk(rollouts[i].game, talk) for i, talk, _ in own]
-        batch = replace(batch, distributions=targets)
-        for row, target in enumerate(targets):
-            batch.advantages[row, target.astray] *= ASTRAY
-            batch.advantages[row, ~np.isin(range(batch.trained.shape[1]), target.places)] = 0.0
-    return batch
+    if lesson is None or not lesson.distribution:
+        return batch
+    teacher = build_token_teacher(lesson, step.form)
+    return learn_targets(batch, [teacher.of_talk(rollouts[i].game, talk) for i, talk, _ in own])
+
+
+def learn_targets(batch: Batch, targets: list[TokenTargets]) -> Batch:
+    """The batch with distributions [S] to learn in place of its ids.
+
+    They weigh less in answers that are wrong already. A token without a target teaches nothing.
+    """
+    advantages = np.zeros_like(batch.advantages)
+    for row, target in enumerate(targets):
+        advantages[row, target.places] = batch.advantages[row, target.places]
+        advantages[row, target.astray] *= ASTRAY
+    return replace(batch, advantages=advantages, distributions=targets)
 
 
 def weigh_minibatches(step: Step, selection: Selection, epoch: int) -> Iterator[Minibatch]:

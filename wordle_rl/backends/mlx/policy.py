@@ -16,7 +16,7 @@ import numpy as np
 from mlx.utils import tree_flatten
 from mlx_lm.utils import get_total_parameters
 
-from wordle_rl.algorithms.base import Algorithm, Needs
+from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.mlx.causal_lm import MlxLM
 from wordle_rl.backends.mlx.engine import MlxRows
 from wordle_rl.backends.mlx.load import LoadedModel
@@ -28,10 +28,8 @@ from wordle_rl.backends.mlx.save import (
     save_model_or_adapter,
 )
 from wordle_rl.backends.saving import save_tokenizer
-from wordle_rl.policy.batch import Batch, FloatArray
-from wordle_rl.policy.computing import Precision
+from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.engine import NotFinite
-from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.token_outputs import RowIndex
 
@@ -45,28 +43,15 @@ class MlxPolicy(Policy):
     _start: Weights | None
 
     def __init__(
-        self,
-        loaded: LoadedModel,
-        *,
-        temperature: float,
-        optim: Optim,
-        precision: Precision = "fp32",
-        micro_batch_tokens: int = 16_384,
-        max_context: int = 1024,
-        gradient_checkpointing: bool = False,
+        self, loaded: LoadedModel, *, gradient_checkpointing: bool = False, **settings: Any
     ) -> None:
-        super().__init__(
-            loaded.tokenizer,
-            temperature=temperature,
-            optim=optim,
-            precision=precision,
-            micro_batch_tokens=micro_batch_tokens,
-            max_context=max_context,
-        )
+        """settings: as of Policy."""
+        super().__init__(loaded.tokenizer, **settings)
+        precision = self.computing.precision
         self.loaded = loaded
         loaded.model.eval()  # dropout stays off: scores must not depend on chance
         self.weights: Weights = dict(tree_flatten(loaded.model.trainable_parameters()))
-        self.optimizers = Optimizers(self.weights, optim, precision)
+        self.optimizers = Optimizers(self.weights, self.optim, precision)
         self._gradients: Weights = {}
         self._is_lora = loaded.adapter is not None
         self._has_copy = precision == "bf16" and not self._is_lora
@@ -100,10 +85,6 @@ class MlxPolicy(Policy):
     def use_reference(self) -> AbstractContextManager[None]:
         assert self._start is not None
         return self.lm.use_weights(self._start)
-
-    def _forward(self, batch: Batch, rows: RowIndex, *, values: bool) -> FloatArray:
-        outputs = self.lm.forward(batch, rows, self._temperature, Needs(values=values))
-        return np.array(outputs.values if values else outputs.logprobs)
 
     def _add_gradient(self, batch: Batch, rows: RowIndex, algorithm: Algorithm) -> dict[str, float]:
         def compute(weights: Weights) -> Any:

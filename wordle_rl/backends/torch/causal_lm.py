@@ -72,7 +72,7 @@ class ValueHead(nn.Module):
 class CausalLM(LanguageModel):
     """Trunk and head of a model, which may be wrapped by peft."""
 
-    xp = torch
+    xp, without_gradients = torch, torch.inference_mode
     computes_once = True
     notes: tuple[str, ...] = ()  # a sentence on each thing that the user should know
     value_head: ValueHead | None
@@ -120,6 +120,9 @@ class CausalLM(LanguageModel):
 
     def to_array(self, values: NDArray) -> torch.Tensor:
         return torch.from_numpy(values).to(self.device)
+
+    def to_numpy(self, array: torch.Tensor) -> NDArray[np.float32]:
+        return array.cpu().numpy()
 
     def read_states(self, ids: NDArray[np.int64], trained: NDArray[np.bool_]) -> torch.Tensor:
         prefixes = number_prefixes(ids, find_ends(trained))

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from wordle_rl.algorithms.base import Algorithm, Needs
+from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.saving import save_model, save_tokenizer
 from wordle_rl.backends.sizes import is_known
 from wordle_rl.backends.torch.causal_lm import CausalLM, ValueHead
@@ -35,10 +35,9 @@ from wordle_rl.backends.torch.optimizers import (
     save_states,
 )
 from wordle_rl.backends.torch.plain import PlainLM, PlainRows
-from wordle_rl.policy.batch import Batch, FloatArray
+from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.engine import NotFinite
-from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.token_outputs import RowIndex
 from wordle_rl.policy.tokenizer import HFTokenizer
@@ -48,11 +47,7 @@ _OPTIMIZER, _SCALE = "optimizer.safetensors", "loss_scale.json"
 
 
 class TorchPolicy(Policy):
-    """A policy on one device per process.
-
-    model: a transformers or peft model on its device. Only parameters with requires_grad are
-    trained. micro_batch_tokens: tokens per forward and backward pass.
-    """
+    """A policy on one device per process."""
 
     make_cache = TorchRows
     _start: list[torch.Tensor] | None
@@ -62,21 +57,15 @@ class TorchPolicy(Policy):
         model: nn.Module,
         tokenizer: HFTokenizer,
         *,
-        temperature: float,
-        optim: Optim,
-        precision: Precision = "fp32",
-        micro_batch_tokens: int = 16_384,
-        max_context: int = 1024,
         gradient_checkpointing: bool = False,
+        **settings: Any,
     ) -> None:
-        super().__init__(
-            tokenizer,
-            temperature=temperature,
-            optim=optim,
-            precision=precision,
-            micro_batch_tokens=micro_batch_tokens,
-            max_context=max_context,
-        )
+        """model: of transformers or peft, on its device. Parameters with requires_grad are trained.
+
+        settings: as of Policy.
+        """
+        super().__init__(tokenizer, **settings)
+        precision, optim = self.computing.precision, self.optim
         model.eval()  # dropout stays off: scores must not depend on chance
         self.model = model
         self.trainable = [p for p in model.parameters() if p.requires_grad]
@@ -147,11 +136,6 @@ class TorchPolicy(Policy):
         self.trainable += parameters
         self.optimizers.append(build_adamw(parameters, self.optim, weight_decay=0.0))
         self.apply_gradients.append(self.optimizers[-1].step)
-
-    @torch.inference_mode()
-    def _forward(self, batch: Batch, rows: RowIndex, *, values: bool) -> FloatArray:
-        outputs = self.lm.forward(batch, rows, self._temperature, Needs(values=values))
-        return (outputs.values if values else outputs.logprobs).cpu().numpy()
 
     def _add_gradient(self, batch: Batch, rows: RowIndex, algorithm: Algorithm) -> dict[str, float]:
         with self.timers("forward"):

@@ -192,11 +192,6 @@ def token_mean(lengths: Array) -> Array:
     return np.full(len(lengths), 1.0 / max(int(lengths.sum()), 1))
 
 
-def sequence_mean(lengths: Array) -> Array:
-    """Weights [R] that are equal for all rollouts and for the tokens of each, and add up to 1."""
-    return 1.0 / (len(lengths) * np.maximum(lengths, 1))
-
-
 def constant(xp: Any, x: Any) -> Any:
     """The same numbers without their gradient."""
     if hasattr(x, "detach"):

@@ -18,7 +18,6 @@ from wordle_rl.algorithms.base import (
     Needs,
     StepOutcomes,
     Weight,
-    sequence_mean,
 )
 from wordle_rl.algorithms.credit import Scale, game_advantages, group_advantages, turn_advantages
 from wordle_rl.runs.instantiate import Within
@@ -110,7 +109,8 @@ class PolicyGradient(Algorithm):
         return group_advantages(rewards, self.scale)
 
     def weights(self, lengths: Array, used: Array, units: Array) -> Array:
-        return sequence_mean(lengths)
+        # Equal for all rollouts and for the tokens of each; they add up to 1.
+        return 1.0 / (len(lengths) * np.maximum(lengths, 1))
 
     def log_ratio(self, xp: Any, terms: LossInputs) -> Any:
         """Logarithm [S, T] of the ratio that is clipped."""

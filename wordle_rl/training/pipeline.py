@@ -50,13 +50,13 @@ class Pipeline:
         """Learn a sample while the servers play step `number` with the weights from before it."""
         assert self._policy.served is not None
         engine = self._policy.served()
-        engine.frozen = True
+        engine.detached = True
         try:
             with ThreadPoolExecutor(1) as thread:
                 played = thread.submit(self.play, number, state.step)
                 result = self.learn(sample, state)
         finally:
-            engine.frozen = False
+            engine.detached = False
         if played.exception() is None:  # or the next step plays it again, and may fail, too
             self.waiting.append(played.result())
         return result

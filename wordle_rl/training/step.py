@@ -176,8 +176,8 @@ def _read_dialogues(step: Step, dialogues: Sequence[GivenDialogue]) -> Sample:
     """As many dialogues as a step has groups, each as a rollout whose answers all count alike."""
     recipe, processes = step.recipe, step.policy.processes
     groups = recipe.rollout.groups
-    places = range(step.number * groups, (step.number + 1) * groups)
-    chosen = planned(range(len(dialogues)), recipe.seed, places)
+    positions = range(step.number * groups, (step.number + 1) * groups)
+    chosen = planned(range(len(dialogues)), recipe.seed, positions)
     with step.policy.timers("data"):
         mine = [
             Rollout(

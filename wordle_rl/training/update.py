@@ -91,7 +91,7 @@ def adapt(
     """
     order = np.argsort([rollout.group for rollout in rollouts], kind="stable")
     talks = [(i, talk) for i in order.tolist() for talk in rollouts[i].talks]
-    found = [_token_advantages(advantages, i, talk) for i, talk in talks]
+    of_tokens = [_token_advantages(advantages, i, talk) for i, talk in talks]
     drawn = [np.array(talk.drawn, bool) for _, talk in talks]
     logprobs = np.concatenate(
         [np.array(talk.logprobs)[marks] for (_, talk), marks in zip(talks, drawn, strict=True)]
@@ -99,27 +99,27 @@ def adapt(
     algorithm = step.recipe.algorithm.adapted(logprobs)
     learnt = algorithm.learns(
         logprobs,
-        np.concatenate([values[marks] for values, marks in zip(found, drawn, strict=True)]),
+        np.concatenate([values[marks] for values, marks in zip(of_tokens, drawn, strict=True)]),
         generator(Purpose.HELD_BACK, seed=step.recipe.seed, step=step.number),
     )
     metrics = {}
     if learnt is not None:
         metrics = {"policy/held_back": 1.0 - float(learnt.mean())}
         ends = np.cumsum([marks.sum() for marks in drawn])
-        for values, marks, part in zip(found, drawn, np.split(learnt, ends[:-1]), strict=True):
+        for values, marks, part in zip(of_tokens, drawn, np.split(learnt, ends[:-1]), strict=True):
             values[marks] *= part
-    return algorithm, {id(talk): found[n] for n, (_, talk) in enumerate(talks)}, metrics
+    return algorithm, {id(talk): of_tokens[n] for n, (_, talk) in enumerate(talks)}, metrics
 
 
 def _token_advantages(advantages: Advantages, i: int, talk: Talk) -> Array:
     """[T] advantages of the drawn tokens of a conversation of rollout i, 0 elsewhere."""
     drawn = np.array(talk.drawn, bool)
-    found = advantages.per_turn[i][talk.turns] * drawn
+    of_tokens = advantages.per_turn[i][talk.turns] * drawn
     if advantages.per_token is not None:
         for turn, part in talk.answers.items():
-            place = slice(part.start, part.stop)
-            found[place] += advantages.per_token[i][turn] * drawn[place]
-    return found
+            answer = slice(part.start, part.stop)
+            of_tokens[answer] += advantages.per_token[i][turn] * drawn[answer]
+    return of_tokens
 
 
 def build_batch(

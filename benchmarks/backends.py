@@ -59,7 +59,7 @@ class Trainer:
         )
         self.form = build_form(recipe.rollout.form, Chat(self.policy.tokenizer), recipe.style)
         self.recipe, self.tokens, self.wins = recipe, list[float](), list[float]()
-        if recipe.algorithm.needs_reference:
+        if recipe.algorithm.needs.reference:
             self.policy.keep_reference()
 
     def __call__(self, number: int) -> None:

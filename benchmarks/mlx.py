@@ -109,7 +109,7 @@ class Ours:
             values["advantages"].append([advantage * drawn for drawn in talk.trained])
             values["weights"].append([weight * drawn for drawn in talk.trained])
         batch = pad(talks, policy.tokenizer.pad_id, values)
-        if self.algorithm.needs_reference:
+        if self.algorithm.needs.reference:
             batch = replace(batch, ref_logprobs=policy.score(batch, reference=True))
         policy.update(batch, self.algorithm)
 

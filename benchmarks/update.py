@@ -69,7 +69,7 @@ def build_policy(setup: Any, kind: type[CausalLM]) -> Any:
 def first_update(policy: Any, recipe: Any) -> tuple[Batch, Any]:
     """What the first update of a step learns."""
     form = build_form(recipe.rollout.form, Chat(policy.tokenizer), recipe.style)
-    if recipe.algorithm.needs_reference:
+    if recipe.algorithm.needs.reference:
         policy.keep_reference()
     step = Step(policy=policy, form=form, recipe=recipe, number=0)
     seen: list[tuple[Batch, Any]] = []

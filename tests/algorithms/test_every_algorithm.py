@@ -45,7 +45,7 @@ def policy_for(algorithm: Algorithm, *stops: int, lr: float = 1e-2) -> TorchPoli
     tokenizer = AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=stops)
     policy = policy_of(qwen(340, factor=20.0 if len(stops) == 340 else 6.0), tokenizer, lr=lr)
     policy.keep_reference()
-    if algorithm.needs_values:
+    if algorithm.needs.values:
         policy.add_value_head()
     return policy
 

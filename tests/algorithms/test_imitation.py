@@ -74,7 +74,7 @@ def test_a_models_own_answer_is_taught_by_the_best_words_that_begin_like_it(word
     fitting = ["crane", "crate", "grate"]
     answers = {each: CHAT.answer(guess_text(each)) for each in WORDS.allowed}
     ids = CHAT.answer(guess_text(word))
-    teacher = TokenTeacher(dataclasses.replace(LESSON, on_policy=WORDS.allowed), FORM)
+    teacher = TokenTeacher(dataclasses.replace(LESSON, guessable=WORDS.allowed), FORM)
     targets = teacher.targets(state, ids, start=0)
     weights = np.ones(len(ids), np.float32)
     for place in range(len(ids)):
@@ -95,7 +95,7 @@ def test_a_models_own_answer_is_taught_by_the_best_words_that_begin_like_it(word
     talk.hear(FORM.opening(state), 0)
     talk.answer(ids, 0)
     played = Rollout(game=game, group=0, talks=[talk])
-    lesson = dataclasses.replace(LESSON, on_policy=WORDS.allowed, distribution=True)
+    lesson = dataclasses.replace(LESSON, guessable=WORDS.allowed, distribution=True)
     sizes = {"groups": 1, "num_generations": 1}
     batch = batch_of_games(
         [played], recipe_of(Distill(), lambda turn: 0.0, teacher=lesson, **sizes), CHAT
@@ -129,7 +129,8 @@ def gradients_of(batch: Batch) -> dict[str, torch.Tensor]:
     # A guess's weight must not depend on how many tokens its word has.
     weights = batch.trained.astype(np.float32)
     policy = policy_of(qwen(340), tokenizer=CHAT.tokenizer)
-    loss, _ = policy._compute_loss(replace(batch, weights=weights), np.array([0]), Sft())
+    weighed, rows = replace(batch, weights=weights), np.array([0])
+    loss, _ = policy.lm.compute_loss(weighed, rows, Sft(), temperature=1.0)
     loss.backward()
     return {n: p.grad.clone() for n, p in policy.model.named_parameters() if p.grad is not None}
 
@@ -183,7 +184,7 @@ def test_a_share_of_the_groups_is_the_models_own_and_spread_over_the_step():
     given = ["algorithm=distill", "algorithm.on_policy=0.25", "experiment=none"]
     setup = build_experiment(resolve(composed(*given)))
     lesson = setup.recipe.teacher
-    assert lesson is not None and lesson.on_policy == setup.words.allowed
+    assert lesson is not None and lesson.guessable == setup.words.allowed
     assert [place for place in range(12) if lesson.leaves(place)] == [3, 7, 11]
     alone = build_experiment(resolve(composed("algorithm=distill", "experiment=none")))
-    assert alone.recipe.teacher is not None and alone.recipe.teacher.on_policy is None
+    assert alone.recipe.teacher is not None and alone.recipe.teacher.guessable is None

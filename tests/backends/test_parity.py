@@ -123,7 +123,7 @@ def batch_for(algorithm: Algorithm) -> Batch:
     plain, more = batch(), {}
     if isinstance(algorithm, Dpo):  # sequences 0 and 2 are a pair, and so are 1 and 3
         more["units"] = np.array([5, 2, 5, 2])
-    if algorithm.needs_values:
+    if algorithm.needs.values:
         random = np.random.default_rng(4)
         for name in ("old_values", "targets"):
             more[name] = (random.normal(size=plain.ids.shape) * plain.trained).astype(np.float32)
@@ -189,14 +189,14 @@ def test_the_same_batch_gives_the_same_metrics_and_gradients(kind, name):
     pair, given = pair_of(kind, micro_batch_tokens=20), batch_for(algorithm)
     for policy in (pair.torch, pair.mlx):
         policy.keep_reference()
-        if algorithm.needs_values:
+        if algorithm.needs.values:
             policy.add_value_head()
     pair.move(2)
     results = []
     for policy in (pair.torch, pair.mlx):
         gradients = caught(policy)
         metrics = update_in_minibatches(policy, algorithm, given, all_rows(given))
-        values = policy.values(given) if algorithm.needs_values else np.zeros(1)
+        values = policy.values(given) if algorithm.needs.values else np.zeros(1)
         results.append((metrics, gradients, policy.score(given), values))
     (torchs, ours, scores, values), (mlxs, theirs, their_scores, their_values) = results
     assert torchs.keys() == mlxs.keys()

@@ -23,7 +23,7 @@ def test_rows_are_the_distinct_beginnings_and_see_their_own_tokens(words, least,
         found = number_prefixes(ids, ends)
         assert len(found.tokens) == len(begins)
         blocks = arrange_blocks(found)
-        rows = np.arange(len(blocks.tokens)).reshape(-1, blocks.size)
+        rows = np.arange(len(blocks.tokens)).reshape(-1, blocks.visible.shape[1])
         seen = {
             row: sorted(keys[visible].tolist())
             for own, keys, each in zip(rows, blocks.keys, blocks.visible, strict=True)

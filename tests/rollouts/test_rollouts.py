@@ -1,7 +1,9 @@
 """Every kind of rollout in every form trains what was sampled, in groups that share their state."""
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -32,7 +34,7 @@ from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import Mistakes, RandomConsistent
-from wordle_rl.game.rules import Game, PlayedTurn, Rules, State
+from wordle_rl.game.rules import Game, PlayedTurn, Rules
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.tokenizer import HFTokenizer
@@ -40,11 +42,13 @@ from wordle_rl.rollouts import kinds
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.history import History
-from wordle_rl.rollouts.kinds import RolloutTask
+from wordle_rl.rollouts.play import Start
 from wordle_rl.rollouts.settings import Recipe, RolloutSettings
 from wordle_rl.rollouts.talk import Rollout
 from wordle_rl.rollouts.teacher import TeacherSettings
-from wordle_rl.training.step import StepResult, collect_rollouts, train_step
+from wordle_rl.runs.processes import ALONE
+from wordle_rl.training import step as training_step
+from wordle_rl.training.step import StepResult, play_groups, train_step
 
 SIZE: dict[str, Any] = {"groups": 3, "num_generations": 4}
 KINDS: dict[str, Any] = {
@@ -241,7 +245,7 @@ def test_a_teachers_guesses_are_learnt_in_every_form_and_its_mistakes_are_not(ki
     policy = policy_for(form)
     chat = Chat(policy.tokenizer)
     recipe = lab_for(kind, form, Sft(), teacher=lesson, groups=12, num_generations=1)
-    played = collect_rollouts(step_of(policy, recipe, 0), range(12))
+    played = play_groups(step_of(policy, recipe, 0), range(12))
     batch = batch_of_games(played, recipe, chat)
     assert batch.distributions is not None
     learnt = []
@@ -274,11 +278,11 @@ def test_a_share_of_the_groups_is_the_models_own_and_the_others_the_players():
             **own,
         )
         recipe = lab_for("game", "conversation", Sft(), teacher=lesson, groups=10)
-        played = collect_rollouts(step_of(policy_for("conversation"), recipe, 0), range(10))
+        played = play_groups(step_of(policy_for("conversation"), recipe, 0), range(10))
         return [(r.group, [(t.ids, t.trained) for t in r.talks]) for r in played]
 
-    theirs, own = talks(), talks(on_policy=WORDS.allowed)
-    mixed = talks(on_policy=WORDS.allowed, own_share=0.3)
+    theirs, own = talks(), talks(guessable=WORDS.allowed)
+    mixed = talks(guessable=WORDS.allowed, own_share=0.3)
     from_model = {a[0] for a, b in zip(mixed, own, strict=True) if a == b}
     assert len(from_model) == 3
     assert mixed == [b if b[0] in from_model else a for a, b in zip(theirs, own, strict=True)]
@@ -322,23 +326,28 @@ def test_rollouts_in_portions_are_the_same_games_and_the_same_update(backend):
 def test_games_are_halved_when_memory_runs_out(capsys, monkeypatch):
     """And the rollouts are the same, because draws depend on game and turn alone."""
 
-    def play_small(task: Any) -> list[Any]:
-        if len(task.secrets) > 2:
+    def play_small(step: Any, starts: Sequence[Start]) -> list[Any]:
+        if len(starts) > 2:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-        return list(task.places)
+        return [start.group for start in starts]
 
-    def break_down(task: Any) -> list[Any]:
+    def break_down(step: Any, starts: Sequence[Start]) -> list[Any]:
         raise RuntimeError("shapes do not match")
 
+    def scored(step: Any, rollouts: list[Any]) -> list[Any]:
+        return rollouts
+
+    policy: Any = SimpleNamespace(processes=ALONE)
     recipe = lab_for("game", "conversation", groups=7, num_generations=3)
-    step: Any = step_of(None, recipe, chat=Chat(HFTokenizer(qwen_like_tokenizer())))
-    task = RolloutTask(step=step, places=range(7), secrets=["crane"] * 7, starts=[State()] * 7)
+    step = step_of(policy, recipe, chat=Chat(HFTokenizer(qwen_like_tokenizer())))
+    monkeypatch.setattr(training_step, "reward_rollouts", scored)
     monkeypatch.setitem(kinds.KINDS, "game", play_small)
-    assert kinds.play_task(task) == list(range(7))
+    assert play_groups(step, range(7)) == list(range(7))
     assert "rollout.games_at_once=6" in capsys.readouterr().out
-    assert kinds.play_task(task) == list(range(7)) and not capsys.readouterr().out, "remembered"
+    assert play_groups(step, range(7)) == list(range(7)), "again"
+    assert not capsys.readouterr().out, "remembered"
     monkeypatch.setitem(kinds.KINDS, "game", break_down)
     with pytest.raises(RuntimeError, match="shapes"):
-        kinds.play_task(task)
+        play_groups(step, range(7))
     with pytest.raises(ValueError, match=r"rollout.games_at_once must be 4 or more"):
         RolloutSettings(groups=2, num_generations=4, games_at_once=3)

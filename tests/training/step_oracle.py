@@ -192,7 +192,7 @@ class Oracle:
         grammar, lesson = self.played.fields.get("grammar"), self.played.fields.get("teacher")
         for row in self.rows:
             rollout = self.rollouts[row.rollout]
-            share = lesson.own_share if lesson and lesson.on_policy else float(not lesson)
+            share = lesson.own_share if lesson and lesson.guessable else float(not lesson)
             own = int((rollout.group + 1) * share) > int(rollout.group * share)
             if own:
                 row.learnt = [place >= 0 for place in row.place]
@@ -352,10 +352,10 @@ class Oracle:
             "weights": [weights[row.rollout]] * len(row.ids),
         }
         algorithm = self.algorithm
-        scored = algorithm.scores_rollouts and not self.played.lagged
+        scored = algorithm.needs.scores and not self.played.lagged
         if algorithm.epochs * algorithm.minibatches > 1 or scored:
             found["old_logprobs"] = self.old[n]
-        if algorithm.needs_reference:
+        if algorithm.needs.reference:
             found["ref_logprobs"] = self.ref[n]
         if self.values is not None:
             assert self.found.targets is not None

@@ -22,7 +22,7 @@ from wordle_rl.backends.torch.load import save_adapter
 from wordle_rl.backends.vllm import serve
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.rollouts.settings import Step
-from wordle_rl.training import loop
+from wordle_rl.training import pipeline
 from wordle_rl.training.step import learn_step, sample_step
 
 
@@ -35,7 +35,7 @@ def test_two_behind_a_run_plays_its_own_steps_and_no_others(tmp_path, root, monk
         return work(step, *sample)
 
     for what, name in ("play", "sample_step"), ("learn", "learn_step"):
-        monkeypatch.setattr(loop, name, partial(noted, getattr(loop, name), what))
+        monkeypatch.setattr(pipeline, name, partial(noted, getattr(pipeline, name), what))
     given = [*settings(tmp_path, "grpo with a reference"), "trainer.lag=2", "trainer.steps=4"]
     _, folder = run(root, *given, "trainer.report=false")
     assert happened == [
@@ -75,11 +75,12 @@ def test_one_behind_a_run_plays_a_step_before_it_learns_the_last(how, tmp_path, 
             given += [f"vllm.urls=[{server.url}]", "model.lora={rank: 4, alpha: 8}"]
             meet = Barrier(2, timeout=60)  # breaks if one waits to play until the other has learnt
             for name, alone in ("sample_step", 0), ("learn_step", 3):
-                monkeypatch.setattr(loop, name, partial(meeting, meet, alone, getattr(loop, name)))
+                work = partial(meeting, meet, alone, getattr(pipeline, name))
+                monkeypatch.setattr(pipeline, name, work)
         _, folder = run(root, *given)
         if served:
             (cut := root / "cut").mkdir()
-            stop(loop, "learn_step", 3, signal.SIGTERM, lambda: run(cut, *given))
+            stop(pipeline, "learn_step", 3, signal.SIGTERM, lambda: run(cut, *given))
             resume(again := next(cut.iterdir()))
             assert_equal_runs(folder, again)
         setup = build_experiment(resolve(composed(*given)))

@@ -44,7 +44,7 @@ MOMENTS: dict[str, tuple[Any, str]] = {  # whose beginning a signal meets
     "report": (RunReports, "report"),
     "validation": (HeldOutPlay, "validate"),
     "rollouts": (scene, "play"),
-    "rewards": (step, "step_advantages"),
+    "rewards": (step, "credit_rollouts"),
     "update": (TorchPolicy, "update"),
     "log": (RunLog, "metrics"),
     "checkpoint": (CheckpointStore, "save"),

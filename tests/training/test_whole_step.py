@@ -131,7 +131,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "distill by game": (Distill(), {"teacher": CHOICES}),
     "distill by game, half the games its own": (
         Distill(on_policy=0.5),
-        {**WORDS_ONLY, "teacher": replace(CHOICES, on_policy=WORDS.allowed, own_share=0.5)},
+        {**WORDS_ONLY, "teacher": replace(CHOICES, guessable=WORDS.allowed, own_share=0.5)},
     ),
 }
 # Those of which each reads something else of a backend than log-probabilities.

@@ -206,7 +206,7 @@ def play(backend: Backend, algorithm: Any, given: dict[str, Any]) -> Played:
         policy.set_reference(backend.policy_of(qwen(340, seed=7), tokenizer, **usual), "other")
     reference = Moment.of(qwen(340), dict(qwen(340, seed=7 * other).named_parameters()))
     disturb(0.03)
-    if algorithm.needs_values:
+    if algorithm.needs.values:
         policy.add_value_head()
         size = watched.get()[f"{HEAD}weight"].shape
         head = {"weight": torch.randn(size, generator=draw), "bias": torch.tensor(0.3)}
@@ -227,7 +227,7 @@ def play(backend: Backend, algorithm: Any, given: dict[str, Any]) -> Played:
     sample, player = sample_step(step), Moment.of(qwen(340), watched.get())
     if lag:
         disturb(0.02)
-        sample = replace(sample, version=-1)
+        sample = replace(sample, learnt=-1)
     by_letter = recipe.rollout.letter_weight > 0
     played = Played(
         algorithm=algorithm,

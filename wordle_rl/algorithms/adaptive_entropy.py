@@ -1,9 +1,10 @@
 """An entropy bonus that acts while entropy is low (after Skywork-OR1, 2025, arXiv 2505.22312)."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated, Any
 
-from wordle_rl.algorithms.base import Algorithm, Array, LossInputs, Weight
+from wordle_rl.algorithms.base import Algorithm, Array, LossInputs, Needs, Weight
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.runs.instantiate import Within
 
@@ -23,9 +24,10 @@ class AdaptiveEntropy(Grpo):
     # Nats a token, below which the bonus acts; the paper's value.
     target: Annotated[float, Within(0, 100, "(]")] = 0.2
 
-    @property
-    def needs_entropy(self) -> bool:
-        return True  # also in steps where its weight is 0, so that all steps log it
+    @cached_property
+    def needs(self) -> Needs:
+        # Also in steps where the bonus has no weight, so that all steps log it.
+        return replace(super().needs, entropy=True, zero_advantages=True)
 
     def adapted(self, logprobs: Array) -> Algorithm:
         surprise = -float(logprobs.mean())

@@ -6,6 +6,7 @@ Axes: R rollouts of a step, K turns of a rollout, S sequences, T tokens.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -100,31 +101,38 @@ class Imitation:
     reasoning: Literal["none", "notes"] = "none"  # the thought before each guess
     choices: bool = False  # learn every guess that the player might have made, not only its own
     slips: float = 0.0  # share of turns in which a mistake, never learnt, replaces the guess
-    on_policy: float = 0.0  # share of the groups that the model plays, and the player only teaches
+    own_share: float = 0.0  # share of the groups that the model plays, and the player only teaches
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What an algorithm asks of a step, besides rewards and the tokens that were drawn."""
+
+    reference: bool = False  # ref_logprobs, in the loss or in penalties
+    entropy: bool = False  # entropy, in the loss
+    allowed: bool = False  # allowed, in the loss, at tokens that a grammar forced, too
+    values: bool = False  # a value head, which the loss trains
+    parts: bool = False  # what each component adds to returns, in advantages
+    scores: bool = False  # the trainer's scores of all rollouts, in penalties or advantages
+    zero_advantages: bool = True  # sequences of zero advantage, which have a gradient, too
+    whole_answers: bool = True  # equal advantages for all tokens of an answer
+    whole_games: bool = False  # finished games, in advantages
 
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm(ABC):
-    """Improves a policy by minimising the weighted sum of `loss` over trained tokens.
-
-    What the training step must know of an algorithm are class attributes. Where one depends on a
-    setting, the subclass has a property of its name.
-    """
+    """Improves a policy by minimising the weighted sum of `loss` over trained tokens."""
 
     epochs: Passes = 1  # over one batch of rollouts
     minibatches: Passes = 1  # updates per pass, each on its share of the groups
 
     reference = START  # whose ref_logprobs are: the start, or what model= or init_from= can name
-    needs_reference = False  # the loss or the penalties read ref_logprobs
-    needs_entropy = False  # the loss reads entropy
-    needs_allowed = False  # the loss reads allowed, at tokens that a grammar forced, too
-    needs_values = False  # the algorithm uses and trains a value head
-    needs_parts = False  # advantages reads parts, what each component adds to returns
-    scores_rollouts = False  # penalties or advantages need the trainer's scores of all rollouts
-    skips_zero_advantages = False  # a sequence of zero advantage has zero gradient: leave it out
-    takes_token_advantages = False  # tokens of one answer may have different advantages
-    needs_whole_games = False  # advantages() needs finished games
     resample = 0  # in how many rounds groups that teach nothing are replaced by new ones
+
+    @cached_property
+    def needs(self) -> Needs:
+        """What the algorithm asks of a step, by its settings."""
+        return Needs()
 
     @property
     def imitates(self) -> Imitation | None:
@@ -182,11 +190,6 @@ class Algorithm(ABC):
 def token_mean(lengths: Array) -> Array:
     """Weights [R] that are equal for all trained tokens and add up to 1."""
     return np.full(len(lengths), 1.0 / max(int(lengths.sum()), 1))
-
-
-def sequence_mean(lengths: Array) -> Array:
-    """Weights [R] that are equal for all rollouts and for the tokens of each, and add up to 1."""
-    return 1.0 / (len(lengths) * np.maximum(lengths, 1))
 
 
 def constant(xp: Any, x: Any) -> Any:

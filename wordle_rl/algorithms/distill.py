@@ -47,5 +47,5 @@ class Distill(Sft):
             reasoning=self.reasoning,
             slips=self.slips,
             choices=self.targets == "distribution",
-            on_policy=float(self.on_policy),
+            own_share=float(self.on_policy),
         )

@@ -5,11 +5,20 @@ reference is the policy at the start of the run.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
 
-from wordle_rl.algorithms.base import START, Advantages, Algorithm, Array, LossInputs, StepOutcomes
+from wordle_rl.algorithms.base import (
+    START,
+    Advantages,
+    Algorithm,
+    Array,
+    LossInputs,
+    Needs,
+    StepOutcomes,
+)
 from wordle_rl.runs.instantiate import Within
 
 # A margin of less, in nats, is the rounding of a policy that still is its reference.
@@ -30,8 +39,9 @@ class Dpo(Algorithm):
     reference: str = START  # or another model
     pairs: Annotated[int, Within(1, 5000)] = 1  # per group, at most half its rollouts
 
-    needs_reference = True
-    skips_zero_advantages = True
+    @cached_property
+    def needs(self) -> Needs:
+        return Needs(reference=True, zero_advantages=False)
 
     def check(self, num_generations: int) -> None:
         if num_generations < 2 * self.pairs:

@@ -3,11 +3,12 @@
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Advantages, Algorithm, Array, LossInputs, StepOutcomes
+from wordle_rl.algorithms.base import Advantages, Algorithm, Array, LossInputs, Needs, StepOutcomes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,8 +19,9 @@ class ExpertIteration(Algorithm):
     group without a win teaches nothing.
     """
 
-    skips_zero_advantages = True
-    needs_whole_games = True
+    @cached_property
+    def needs(self) -> Needs:
+        return Needs(zero_advantages=False, whole_games=True)
 
     def advantages(self, outcomes: StepOutcomes) -> Advantages:
         """1 for the kept rollouts, else 0."""

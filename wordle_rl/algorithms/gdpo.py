@@ -1,11 +1,12 @@
 """Group reward-Decoupled Normalization Policy Optimization (Liu et al. 2026, arXiv 2601.05242)."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Advantages, StepOutcomes
+from wordle_rl.algorithms.base import Advantages, Needs, StepOutcomes
 from wordle_rl.algorithms.credit import deviation
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
@@ -20,7 +21,9 @@ class Gdpo(PolicyGradient):
     kl: Literal["loss"] = "loss"
     scale: Literal["std"] = "std"
 
-    needs_parts = True
+    @cached_property
+    def needs(self) -> Needs:
+        return replace(super().needs, parts=True)
 
     def advantages(self, outcomes: StepOutcomes) -> Advantages:
         sums = [np.zeros(len(returns)) for returns in outcomes.returns]

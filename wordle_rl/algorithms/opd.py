@@ -5,9 +5,10 @@ MiniLLM (arXiv 2306.08543) and GKD (arXiv 2306.13649).
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from wordle_rl.algorithms.base import START, Array, LossInputs, Weight, token_mean
+from wordle_rl.algorithms.base import START, Array, LossInputs, Needs, Weight, token_mean
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.policy_gradient import kl_k3
 
@@ -23,13 +24,9 @@ class Opd(Grpo):
     beta: Weight = 0.0
     reward_weight: Weight = 0.0
 
-    @property
-    def needs_reference(self) -> bool:
-        return True
-
-    @property
-    def skips_zero_advantages(self) -> bool:
-        return False
+    @cached_property
+    def needs(self) -> Needs:
+        return replace(super().needs, reference=True, zero_advantages=True)
 
     def check(self, num_generations: int) -> None:
         if self.reward_weight:

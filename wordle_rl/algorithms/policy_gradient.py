@@ -4,6 +4,7 @@ Each algorithm has a file of its own that says how it differs.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -14,9 +15,9 @@ from wordle_rl.algorithms.base import (
     Algorithm,
     Array,
     LossInputs,
+    Needs,
     StepOutcomes,
     Weight,
-    sequence_mean,
 )
 from wordle_rl.algorithms.credit import Scale, game_advantages, group_advantages, turn_advantages
 from wordle_rl.runs.instantiate import Within
@@ -64,8 +65,6 @@ class PolicyGradient(Algorithm):
     importance_cap: Annotated[float, Within(1, 1e6)] | Literal["auto"] | None = None
     drawn_elsewhere: bool = False  # whether another program or policy draws the tokens
 
-    takes_token_advantages = True
-
     @property
     def cap(self) -> float | None:
         """importance_cap as a number; None applies no such weight."""
@@ -73,26 +72,18 @@ class PolicyGradient(Algorithm):
             return AUTO_CAP if self.drawn_elsewhere else None
         return self.importance_cap
 
-    @property
-    def needs_reference(self) -> bool:
-        return self.beta > 0.0
-
-    @property
-    def needs_entropy(self) -> bool:
-        return self.entropy > 0.0
-
-    @property
-    def needs_allowed(self) -> bool:
-        return self.semantic > 0.0
-
-    @property
-    def scores_rollouts(self) -> bool:
-        return self.needs_values or (self.beta > 0.0 and self.kl == "reward")
-
-    @property
-    def skips_zero_advantages(self) -> bool:
-        for_all = self.needs_entropy or self.semantic > 0.0  # terms that need no advantage
-        return not for_all and (self.beta == 0.0 or self.kl == "reward")
+    @cached_property
+    def needs(self) -> Needs:
+        has_kl, in_loss = self.beta > 0.0, self.kl == "loss"
+        entropy, allowed = self.entropy > 0.0, self.semantic > 0.0
+        return Needs(
+            reference=has_kl,
+            entropy=entropy,
+            allowed=allowed,
+            scores=has_kl and not in_loss,
+            zero_advantages=entropy or allowed or (has_kl and in_loss),
+            whole_answers=False,
+        )
 
     def check(self, num_generations: int) -> None:
         self.compare(np.zeros((1, num_generations)))
@@ -118,7 +109,8 @@ class PolicyGradient(Algorithm):
         return group_advantages(rewards, self.scale)
 
     def weights(self, lengths: Array, used: Array, units: Array) -> Array:
-        return sequence_mean(lengths)
+        # Equal for all rollouts and for the tokens of each; they add up to 1.
+        return 1.0 / (len(lengths) * np.maximum(lengths, 1))
 
     def log_ratio(self, xp: Any, terms: LossInputs) -> Any:
         """Logarithm [S, T] of the ratio that is clipped."""
@@ -141,7 +133,7 @@ class PolicyGradient(Algorithm):
         if self.beta > 0.0 and self.kl == "loss":
             metrics["kl"] = kl_k3(xp, terms.logprobs, terms.ref_logprobs)
             loss = loss + self.beta * metrics["kl"]
-        if self.needs_entropy:
+        if self.needs.entropy:
             metrics["entropy"] = terms.entropy
             loss = loss - self.entropy * terms.entropy
         if self.semantic > 0.0:

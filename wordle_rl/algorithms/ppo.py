@@ -1,6 +1,7 @@
 """Proximal Policy Optimization with a value head (Schulman et al. 2017, arXiv 1707.06347)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from wordle_rl.algorithms.base import (
     Advantages,
     Array,
     LossInputs,
+    Needs,
     Passes,
     StepOutcomes,
     Weight,
@@ -39,11 +41,10 @@ class Ppo(PolicyGradient):
     value_weight: Weight = 0.5
     value_clip: Weight = 0.2  # how far a value may move in one batch of rollouts; 0: any distance
 
-    needs_values = True
-
-    @property
-    def skips_zero_advantages(self) -> bool:
-        return False  # the value loss has a gradient everywhere
+    @cached_property
+    def needs(self) -> Needs:
+        # The value loss has a gradient everywhere.
+        return replace(super().needs, values=True, scores=True, zero_advantages=True)
 
     def check(self, num_generations: int) -> None:
         pass

@@ -379,8 +379,8 @@ def plan_memory(setup: Experiment, device_kind: DeviceKind, precision: str) -> P
         lora=lora,
         quantized=setup.model.quantize is not None,
         muon=setup.optim.name == "muon",
-        has_reference=algorithm.needs_reference,
-        needs_entropy=algorithm.needs_entropy,
+        has_reference=algorithm.needs.reference,
+        needs_entropy=algorithm.needs.entropy,
         game=_measure_game(setup, training=True),
         longest=_measure_game(setup, training=False).whole,
         games=training,
@@ -410,7 +410,7 @@ def _count_games(setup: Experiment, parameters: int) -> tuple[int, int]:
     recipe, rollout, trainer = setup.recipe, setup.recipe.rollout, setup.trainer
     size, most = rollout.num_generations, rollout.games_at_once
     games = rollout.groups // setup.backend.processes * size
-    scripted = recipe.teacher is not None and recipe.teacher.on_policy is None
+    scripted = recipe.teacher is not None and recipe.teacher.guessable is None
     if scripted or recipe.dialogues is not None:
         games = 0
     elif most is not None:

@@ -184,7 +184,7 @@ class VllmEngine:
         differ from the trainer. check: raises to stop the run; called while a server is down.
         """
         self.max_context = max_context
-        self.frozen = False  # whether the trainer learns meanwhile, and can be asked nothing
+        self.detached = False  # whether the trainer learns meanwhile, and can be asked nothing
         self.servers = [Server(url, timeout=settings.timeout) for url in settings.urls]
         self._settings, self._adapter, self._path = settings, adapter, ""
         self._probe, self._compare = probe, compare
@@ -221,7 +221,7 @@ class VllmEngine:
         with self._timers("decode"):
             for attempt in range(retries + 1):
                 if not self._playing():
-                    if self.frozen:
+                    if self.detached:
                         break
                     self._pause(_PAUSE * 2 ** min(attempt, 6))
                     self._bring_up()
@@ -322,7 +322,7 @@ def _serve_newest(
 
     def current() -> VllmEngine:
         nonlocal loaded
-        if policy.version != loaded and not engine.frozen:
+        if policy.version != loaded and not engine.detached:
             with policy.timers("adapter"):
                 for old in sorted(folder.iterdir())[:-1]:  # a server may still read the last one
                     shutil.rmtree(old, ignore_errors=True)

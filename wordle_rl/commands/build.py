@@ -322,8 +322,8 @@ def build_teacher(
         slips=wanted.slips,
         distribution=wanted.choices,
         reasoning=Reasoning(knowledge) if thinks else None,
-        on_policy=knowledge.words.allowed if wanted.on_policy else None,
-        own_share=wanted.on_policy,
+        guessable=knowledge.words.allowed if wanted.own_share else None,
+        own_share=wanted.own_share,
     )
 
 
@@ -334,7 +334,7 @@ def _build_reference(
     if (name := algorithm.reference) == START:
         return None
     refuse(
-        not algorithm.needs_reference,
+        not algorithm.needs.reference,
         f"algorithm.reference={name} needs algorithm.beta above 0, or it would change nothing",
     )
     path = find_model("algorithm.reference", name, ROOT / config["output_dir"])

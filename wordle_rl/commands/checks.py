@@ -39,7 +39,7 @@ def check_step(
         f"number of groups, not {groups}",
     )
     refuse(
-        algorithm.needs_allowed and sampling.grammar is None,
+        algorithm.needs.allowed and sampling.grammar is None,
         "algorithm.semantic must be 0 without sampling.grammar=words or clues, whose choices it "
         "teaches",
     )

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Algorithm, LossInputs, constant
+from wordle_rl.algorithms.base import Algorithm, Needs
 from wordle_rl.policy.batch import (
     Batch,
     DoesNotFit,
@@ -28,17 +29,13 @@ from wordle_rl.policy.computing import Computing, Precision
 from wordle_rl.policy.engine import Engine
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.prefix_cache import CachedEngine, CachedModel
-from wordle_rl.policy.token_outputs import RowIndex, TokenOutputs
+from wordle_rl.policy.token_outputs import LARGEST, RowIndex
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.processes import ALONE, Processes
 from wordle_rl.runs.timing import Timers
 
 T = TypeVar("T")
-# Metrics of an update that are the largest value over tokens, micro-batches, processes and updates.
-# All others are means.
-LARGEST = ("ratio_gap", "largest_sampler_gap")
-FORCED_TOO = ("semantic",)  # metrics whose sum also has the tokens that a grammar forced
 
 
 class Policy(ABC):
@@ -47,7 +44,7 @@ class Policy(ABC):
     lm: Any  # the backend's LanguageModel
     make_cache: Callable[[Any], CachedModel]  # gives a model an empty cache of rows
     served: Callable[[], Any] | None = None  # gives the engine to play with, None for an own one
-    reference: Policy | None = None  # another model, which never changes; None for the start
+    reference_model: Policy | None = None  # which never changes; None: the start is the reference
     version = 0  # raised whenever the weights may change
 
     def __init__(
@@ -56,10 +53,11 @@ class Policy(ABC):
         *,
         temperature: float,
         optim: Optim,
-        precision: Precision,
-        micro_batch_tokens: int,
-        max_context: int,
+        precision: Precision = "fp32",
+        micro_batch_tokens: int = 16_384,
+        max_context: int = 1024,
     ) -> None:
+        """micro_batch_tokens: of a forward and backward pass. max_context: of an engine."""
         self.tokenizer = tokenizer
         self.timers = Timers()
         self.processes: Processes = ALONE  # replaced when more processes start
@@ -67,9 +65,11 @@ class Policy(ABC):
         self.optim = optim
         self.micro_batch_tokens = micro_batch_tokens  # halved when memory runs out
         self._temperature, self._max_context = temperature, max_context
-        self._reference: Any = None  # what keep_reference() kept
+        self._start: Any = None  # the weights that keep_reference() kept
         self._halved = 0  # times since the last update
         self._first_half: Any = None  # gradient of an update's first half, from where it ends
+        # Whether fp16 could not hold the gradient and will have a smaller scale the next time.
+        self._scale_fell = False
 
     def engine(self) -> Engine:
         """The engine that `served` gives, or a fresh one of its own on the current weights."""
@@ -94,6 +94,10 @@ class Policy(ABC):
     @abstractmethod
     def keep_reference(self) -> None: ...  # makes the current weights the reference
 
+    @abstractmethod
+    def use_reference(self) -> AbstractContextManager[None]:
+        """A block in which the weights that keep_reference() kept compute."""
+
     def set_reference(self, other: Policy, name: str) -> None:
         """Make another model the reference. Raises ConfigError if its tokens are others."""
         own, theirs = (set(one.tokenizer.inner.get_vocab().items()) for one in (self, other))
@@ -102,7 +106,7 @@ class Policy(ABC):
                 f"algorithm.reference={name} has another tokenizer than the model, with "
                 f"{len(theirs - own):,} other tokens or ids: choose a model of the same family"
             )
-        self.reference = other
+        self.reference_model = other
 
     @abstractmethod
     def add_value_head(self) -> None: ...  # linear, on the trunk's hidden states; it starts at 0
@@ -122,14 +126,8 @@ class Policy(ABC):
         """Write the model or adapter and its tokenizer in the format of their library."""
 
     @abstractmethod
-    def _forward(
-        self, batch: Batch, rows: RowIndex, *, reference: bool = False, values: bool = False
-    ) -> FloatArray:
-        """The model's outputs for some rows [R, T]: values, or the tokens' log-probabilities."""
-
-    @abstractmethod
     def _add_gradient(self, batch: Batch, rows: RowIndex, algorithm: Algorithm) -> dict[str, float]:
-        """Accumulate the gradient of some rows. Returns what _compute_loss() says of them."""
+        """Accumulate the gradient of some rows. Returns their part of the metrics."""
 
     @abstractmethod
     def _drop_gradients(self) -> None: ...
@@ -159,23 +157,31 @@ class Policy(ABC):
 
     def score(self, batch: Batch, *, reference: bool = False) -> FloatArray:
         """Log-probabilities [N, T] of the trained tokens as the trainer sees them, else 0."""
-        other = self.reference if reference else None
-        if reference and other is None and self._reference is None:
-            raise RuntimeError("keep_reference() was not called before a reference score")
-        with self.timers("reference" if reference else "score"):
-            return other.score(batch) if other else self._read_all(batch, reference=reference)
+        if not reference:
+            with self.timers("score"):
+                return self._read_all(batch)
+        with self.timers("reference"):
+            if self.reference_model is not None:
+                return self.reference_model.score(batch)
+            if self._start is None:
+                raise RuntimeError("keep_reference() was not called before a reference score")
+            with self.use_reference():
+                return self._read_all(batch)
 
     def values(self, batch: Batch) -> FloatArray:
         """What the value head says [N, T] before each trained token is drawn, else 0."""
         with self.timers("values"):
             return self._read_all(batch, values=True)
 
-    def _read_all(self, batch: Batch, **what: bool) -> FloatArray:
+    def _read_all(self, batch: Batch, *, values: bool = False) -> FloatArray:
+        """What the model says of each token [N, T]: values, or log-probabilities."""
         out = np.zeros(batch.ids.shape, np.float32)
 
         def read(rows: RowIndex) -> None:
-            found = self._forward(batch, rows, **what)
-            out[rows, : found.shape[1]] = found
+            with self.lm.without_gradients():
+                outputs = self.lm.forward(batch, rows, self._temperature, Needs(values=values))
+                array = self.lm.to_numpy(outputs.values if values else outputs.logprobs)
+            out[rows, : array.shape[1]] = array
 
         self.run_micro_batches(batch, read)
         return out
@@ -185,10 +191,12 @@ class Policy(ABC):
 
         Returns metrics. `update/skipped` is 1 when a loss or gradient was not finite and the
         weights stayed as they were. `update/halved` counts how often memory ran out since the last
-        update. Raises DoesNotFit.
+        update. Raises DoesNotFit. With fp16 it begins again until no gradient is too large.
         """
         self.version += 1
-        learn = partial(self._learn, batch, algorithm=algorithm)
+        self._first_half = None
+        add = self._add_gradient if batch.halves is None else self._add_gradient_of_halves
+        learn = partial(add, batch, algorithm=algorithm)
         totals = {"loss": 0.0, **dict.fromkeys(LARGEST, 0.0)}
         for part in self.run_micro_batches(batch, learn):
             _merge(totals, part)
@@ -210,12 +218,17 @@ class Policy(ABC):
             if not skipped:
                 self._take_step()
             self._drop_gradients()
+        if skipped and self._scale_fell and np.isfinite(totals["loss"]):
+            return self.update(batch, algorithm)
         outcome = {"grad_norm": norm, "update/skipped": float(skipped)}
         return _name_metrics(totals) | agreement | outcome
 
-    def _learn(self, batch: Batch, rows: RowIndex, algorithm: Algorithm) -> dict[str, float]:
-        """Accumulate the gradient of some rows, and keep what the first half of them left."""
-        if batch.halves is not None and batch.halves[rows[0]] and self._first_half is None:
+    def _add_gradient_of_halves(
+        self, batch: Batch, rows: RowIndex, algorithm: Algorithm
+    ) -> dict[str, float]:
+        """As _add_gradient, and keep the first half's before the first row of the second."""
+        assert batch.halves is not None
+        if batch.halves[rows[0]] and self._first_half is None:
             self._first_half = self._copy_gradients()
         return self._add_gradient(batch, rows, algorithm)
 
@@ -226,67 +239,6 @@ class Policy(ABC):
         product = max(one, 0.0) * max(other, 0.0)
         return (both - one) / math.sqrt(product) if product > 0.0 else math.nan
 
-    def _compute_loss(
-        self, batch: Batch, rows: RowIndex, algorithm: Algorithm
-    ) -> tuple[Any, dict[str, Any]]:
-        """The loss of some rows, and their part of an update's metrics.
-
-        A metric is a sum over the drawn tokens, or their largest value if it is in LARGEST.
-        """
-        outputs: TokenOutputs = self.lm.forward(
-            batch,
-            rows,
-            temperature=self._temperature,
-            entropy=algorithm.needs_entropy,
-            values=algorithm.needs_values,
-            allowed=algorithm.needs_allowed,
-        )
-        xp, inputs = self.lm.xp, self._loss_inputs(batch, rows, outputs)
-        per_token, metrics = algorithm.loss(xp, inputs)
-        logprobs = constant(xp, outputs.logprobs)
-        gap = xp.abs(logprobs - inputs.sampler_logprobs)
-        metrics |= {"sampler_gap": gap, "surprise": -logprobs}
-        every = self.lm.to_array(batch.trained[rows, : logprobs.shape[1]])
-        counted = {name: every if name in FORCED_TOO else inputs.trained for name in metrics}
-        sums = {
-            name: xp.sum(xp.where(counted[name], constant(xp, values), 0.0))
-            for name, values in metrics.items()
-        }
-        loss = xp.sum(per_token * self._part(batch.weights, rows, outputs))
-        return loss, {
-            **sums,
-            "loss": constant(xp, loss),
-            "ratio_gap": xp.max(xp.abs(xp.exp(logprobs - inputs.old_logprobs) - 1)),
-            "largest_sampler_gap": xp.max(gap),
-        }
-
-    def _loss_inputs(self, batch: Batch, rows: RowIndex, outputs: TokenOutputs) -> LossInputs:
-        """What a loss reads of some rows."""
-        logprobs, to_array = constant(self.lm.xp, outputs.logprobs), self.lm.to_array
-        part = partial(self._part, rows=rows, outputs=outputs)
-        return LossInputs(
-            logprobs=outputs.logprobs,
-            entropy=outputs.entropy,
-            values=outputs.values,
-            allowed=outputs.allowed,
-            old_logprobs=logprobs if batch.old_logprobs is None else part(batch.old_logprobs),
-            sampler_logprobs=part(batch.sampler_logprobs),
-            advantages=part(batch.advantages),
-            trained=to_array(batch.drawn[rows, : logprobs.shape[1]]),
-            units=to_array(rows if batch.units is None else batch.units[rows]),
-            ref_logprobs=part(batch.ref_logprobs),
-            old_values=part(batch.old_values),
-            targets=part(batch.targets),
-            target_scale=batch.target_scale,
-        )
-
-    def _part(self, values: FloatArray | None, rows: RowIndex, outputs: TokenOutputs) -> Any:
-        """Some rows of an array [N, T] of a batch, as the backend's own."""
-        if values is None:
-            return None
-        width = outputs.logprobs.shape[1]
-        return self.lm.to_array(values[rows, :width].astype(np.float32, copy=False))
-
     def run_micro_batches(self, batch: Batch, work: Callable[[RowIndex], T]) -> list[T]:
         """Do the work on the rows of each micro-batch that has a trained token.
 
@@ -294,9 +246,6 @@ class Policy(ABC):
         the run, and all work begins again. Raises DoesNotFit when it cannot be split.
         """
         while True:
-            # A failed backward pass may have left a part of its gradient.
-            self._drop_gradients()
-            self._first_half = None
             done, failed = self._try(batch, work)
             if failed is None:
                 return done
@@ -321,6 +270,8 @@ class Policy(ABC):
                 if batch.trained[rows].any():
                     done.append(work(rows))
             except (RuntimeError, MemoryError) as error:
+                self._drop_gradients()  # a failed backward pass may have left a part of it
+                self._first_half = None
                 if not ran_out_of_memory(error):
                     raise
                 return done, rows  # the error goes, and with it the tensors that its frames hold

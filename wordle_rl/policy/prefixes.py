@@ -37,11 +37,6 @@ class Blocks(NamedTuple):
     keys: Ints  # [G, K] rows that a block sees: K - B of its path, then its own
     visible: NDArray[np.bool_]  # [G, B, K] whether a row sees a key
 
-    @property
-    def size(self) -> int:
-        """Rows of a block."""
-        return self.visible.shape[1]
-
 
 def sort_key(ids: Ints, end: int) -> bytes:
     """What sorts sequences so that those which begin alike stand together."""

@@ -113,7 +113,7 @@ def generator(
 
 
 def planned(
-    secrets: Sequence[T], seed: int, places: range, purpose: Purpose | None = None
+    secrets: Sequence[T], seed: int, positions: range, purpose: Purpose | None = None
 ) -> list[T]:
     """The secrets (or rows) at these positions of the run's sequence of groups.
 
@@ -128,7 +128,7 @@ def planned(
         chance = plain if purpose is None else generator(purpose, seed=seed, number=epoch)
         return chance.permutation(len(secrets))
 
-    turns = (divmod(place, len(secrets)) for place in places)
+    turns = (divmod(position, len(secrets)) for position in positions)
     return [secrets[order(epoch)[index]] for epoch, index in turns]
 
 

@@ -1,20 +1,27 @@
-"""What one forward pass says of each trained token: log-probability, entropy, value and more."""
+"""What one forward pass says of each trained token, such as its log-probability, and the loss."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wordle_rl.algorithms.base import Algorithm, LossInputs, Needs, constant
 from wordle_rl.policy.batch import LOGITS_BYTES, Batch, FloatArray
 from wordle_rl.policy.grammar import Choices, Options
 
 _BYTES = 4  # of a float32 logit
 RowIndex = NDArray[np.int64]  # [R] numbers of some rows of a batch
+# Metrics of an update that are the largest value over tokens, micro-batches, processes and updates.
+# All others are means.
+LARGEST = ("ratio_gap", "largest_sampler_gap")
+FORCED_TOO = ("semantic",)  # metrics whose sum also has the tokens that a grammar forced
 
 
 class TokenOutputs(NamedTuple):
@@ -78,12 +85,16 @@ class LanguageModel(ABC):
     """Trunk and head of a model. Arrays are the backend's own, unless they are typed."""
 
     xp: Any  # the array namespace, torch or mlx.core
+    without_gradients: Any = nullcontext  # makes a block that only reads
     vocabulary: int  # logits of each token
     computes_once = False  # whether its layers have one row for each distinct beginning
     value_head: Any = None  # values [P] of hidden states [P, H]
 
     @abstractmethod
     def to_array(self, values: NDArray) -> Any: ...
+
+    @abstractmethod
+    def to_numpy(self, array: Any) -> FloatArray: ...
 
     @abstractmethod
     def read_states(self, ids: NDArray[np.int64], trained: NDArray[np.bool_]) -> Any:
@@ -109,23 +120,73 @@ class LanguageModel(ABC):
         most = self.vocabulary if wanted.choices is None else sum(map(len, wanted.choices))
         return max(LOGITS_BYTES // (_BYTES * min(most, self.vocabulary)), 1)
 
+    def compute_loss(
+        self, batch: Batch, rows: RowIndex, algorithm: Algorithm, temperature: float
+    ) -> tuple[Any, dict[str, Any]]:
+        """The loss of some rows, and their part of an update's metrics.
+
+        A metric is a sum over the drawn tokens, or their largest value if it is in LARGEST.
+        """
+        outputs = self.forward(batch, rows, temperature, algorithm.needs)
+        xp, inputs = self.xp, self._loss_inputs(batch, rows, outputs)
+        per_token, metrics = algorithm.loss(xp, inputs)
+        logprobs = constant(xp, outputs.logprobs)
+        gap = xp.abs(logprobs - inputs.sampler_logprobs)
+        metrics |= {"sampler_gap": gap, "surprise": -logprobs}
+        every = self.to_array(batch.trained[rows, : logprobs.shape[1]])
+        counted = {name: every if name in FORCED_TOO else inputs.trained for name in metrics}
+        sums = {
+            name: xp.sum(xp.where(counted[name], constant(xp, values), 0.0))
+            for name, values in metrics.items()
+        }
+        loss = xp.sum(per_token * self._part(batch.weights, rows, outputs))
+        return loss, {
+            **sums,
+            "loss": constant(xp, loss),
+            "ratio_gap": xp.max(xp.abs(xp.exp(logprobs - inputs.old_logprobs) - 1)),
+            "largest_sampler_gap": xp.max(gap),
+        }
+
+    def _loss_inputs(self, batch: Batch, rows: RowIndex, outputs: TokenOutputs) -> LossInputs:
+        """What a loss reads of some rows."""
+        logprobs, part = outputs.logprobs, partial(self._part, rows=rows, outputs=outputs)
+        old = part(batch.old_logprobs)
+        return LossInputs(
+            logprobs=logprobs,
+            entropy=outputs.entropy,
+            values=outputs.values,
+            allowed=outputs.allowed,
+            old_logprobs=constant(self.xp, logprobs) if old is None else old,
+            sampler_logprobs=part(batch.sampler_logprobs),
+            advantages=part(batch.advantages),
+            trained=self.to_array(batch.drawn[rows, : logprobs.shape[1]]),
+            units=self.to_array(rows if batch.units is None else batch.units[rows]),
+            ref_logprobs=part(batch.ref_logprobs),
+            old_values=part(batch.old_values),
+            targets=part(batch.targets),
+            target_scale=batch.target_scale,
+        )
+
+    def _part(self, values: FloatArray | None, rows: RowIndex, outputs: TokenOutputs) -> Any:
+        """Some rows of an array [N, T] of a batch, as the backend's own."""
+        if values is None:
+            return None
+        width = outputs.logprobs.shape[1]
+        return self.to_array(values[rows, :width].astype(np.float32, copy=False))
+
     def forward(
-        self,
-        batch: Batch,
-        rows: RowIndex,
-        *,
-        temperature: float,
-        entropy: bool = False,
-        values: bool = False,
-        allowed: bool = False,
+        self, batch: Batch, rows: RowIndex, temperature: float, needs: Needs
     ) -> TokenOutputs:
-        """One forward pass over some rows of a batch. All but logprobs is optional."""
+        """One forward pass over some rows of a batch.
+
+        needs: whether it gives entropy, values and allowed, too.
+        """
         width = int(batch.lengths[rows].max())
         trained = batch.trained[rows, :width]
         wanted = Wanted.of(batch, rows, trained)
         states = self.read_states(batch.ids[rows, :width], trained)
-        logprobs, *entropies = self.score_states(states, wanted, temperature, entropy)
-        if allowed:
+        logprobs, *entropies = self.score_states(states, wanted, temperature, needs.entropy)
+        if needs.allowed:
             anything = replace(wanted, choices=None)
             free, *_ = self.score_states(states, anything, temperature, entropy=False)
         places = self.to_array(np.flatnonzero(trained))
@@ -135,9 +196,9 @@ class LanguageModel(ABC):
 
         return TokenOutputs(
             logprobs=place(logprobs),
-            entropy=place(entropies[0]) if entropy else None,
-            values=place(self.value_head(states)) if values else None,
-            allowed=place(free - logprobs) if allowed else None,
+            entropy=place(entropies[0]) if needs.entropy else None,
+            values=place(self.value_head(states)) if needs.values else None,
+            allowed=place(free - logprobs) if needs.allowed else None,
         )
 
     def score_states(

@@ -4,7 +4,7 @@ Training, validation and evaluation use the same loop. Only the player differs.
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeVar
@@ -24,7 +24,22 @@ from wordle_rl.words.lists import WordLists
 # Plays one answer in each of these games, a mapping from number to game. The second argument says
 # how many answers came before. It forfeits games that leave no room for an answer.
 Actor = Callable[[Mapping[int, Game], int], None]
+S = TypeVar("S")  # says where games begin
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Start:
+    """Where the games on one secret of a step begin."""
+
+    group: int  # number of the secret within the step
+    secret: str
+    state: State
+
+
+def begin_games(starts: Iterable[Start], words: WordLists, rules: Rules) -> list[Game]:
+    """Make one game from each start."""
+    return [Game(start.secret, words.allowed_set, rules, state=start.state) for start in starts]
 
 
 def new_games(
@@ -41,18 +56,21 @@ def new_games(
 def play(
     player: Actor,
     games: list[Game],
+    numbers: Iterable[int] | None = None,
     *,
     answers: int | None = None,
     watch: Callable[[Sequence[Game]], None] = lambda games: None,
 ) -> list[Game]:
     """Play games to their ends. Returns the same games.
 
-    answers: leave each game after this many, finished or not. watch: called with all games before
-    each turn and after the last one. It may raise to abandon all games.
+    numbers: of the games, None counts them from 0. answers: leave each game after this many,
+    finished or not. watch: called with all games before each turn and after the last one. It may
+    raise to abandon all games.
     """
+    numbered = list(zip(itertools.count() if numbers is None else numbers, games, strict=False))
     for turn in itertools.count():
         watch(games)
-        live = {i: game for i, game in enumerate(games) if game.status is GameStatus.PLAYING}
+        live = {number: game for number, game in numbered if game.status is GameStatus.PLAYING}
         if not live or turn == answers:
             break
         player(live, turn)
@@ -66,24 +84,28 @@ class Portions:
         self._limit: int | None = None  # found when memory ran out
 
     def play(
-        self, groups: int, size: int, most: int | None, work: Callable[[slice], list[T]]
+        self,
+        work: Callable[[Sequence[S]], list[T]],
+        starts: Sequence[S],
+        size: int,
+        most: int | None,
     ) -> list[T]:
-        """Do the work on all groups of `size` games, some groups at a time, in their order.
+        """Do the work on all starts, some at a time, in their order.
 
-        most: games side by side, None for all. A single group is never split.
+        size: games of each start. most: games side by side, None for all. One start is never split.
         """
         done: list[T] = []
         first = 0
-        while first < groups:
-            limit = min(n for n in (self._limit, most, groups * size) if n is not None)
-            part = slice(first, min(first + max(limit // size, 1), groups))
+        while first < len(starts):
+            limit = min(n for n in (self._limit, most, len(starts) * size) if n is not None)
+            part = starts[first : first + max(limit // size, 1)]
             try:
                 done += work(part)
-                first = part.stop
+                first += len(part)
             except (RuntimeError, MemoryError) as error:
-                if part.stop - first == 1 or not ran_out_of_memory(error):
+                if len(part) == 1 or not ran_out_of_memory(error):
                     raise
-                self._limit = (part.stop - first + 1) // 2 * size
+                self._limit = (len(part) + 1) // 2 * size
                 print(f"out of memory: now rollout.games_at_once={self._limit}", flush=True)
         return done
 

@@ -67,11 +67,6 @@ class RolloutSettings:
         """Whether games are played to their end."""
         return self.kind != "turn"
 
-    @property
-    def judges_letters(self) -> bool:
-        """Whether single letters of a guess have advantages of their own."""
-        return self.letter_weight > 0 or self.word_letter_weight > 0
-
     def answers(self, rules: Rules, earlier: int) -> int:
         """The most answers a rollout can have.
 
@@ -81,14 +76,15 @@ class RolloutSettings:
 
     def check(self, algorithm: Algorithm) -> None:
         """Raise ValueError for an algorithm that cannot learn from such rollouts."""
+        judges_letters = self.letter_weight > 0 or self.word_letter_weight > 0
         why = ""
         if self.kind == "best_of" and algorithm.imitates is not None:
             why = "the policy chooses among its own guesses; use rollout=game or rollout=turn"
         elif self.kind == "best_of" and algorithm.resample > 0:
             why = "algorithm.resample must be 0, because a turn of a game cannot be replaced alone"
-        elif self.kind != "game" and algorithm.needs_whole_games:
+        elif self.kind != "game" and algorithm.needs.whole_games:
             why = "this algorithm imitates won games, but a rollout is a guess; use rollout=game"
-        elif self.judges_letters and not algorithm.takes_token_advantages:
+        elif judges_letters and algorithm.needs.whole_answers:
             name = "letter_weight" if self.letter_weight else "word_letter_weight"
             why = f"rollout.{name} must be 0 for an algorithm that judges whole guesses"
         if why:

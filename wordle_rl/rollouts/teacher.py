@@ -24,13 +24,13 @@ class TeacherSettings:
     distribution: bool = False  # learn all the player might have answered; it must be a Teacher
     reasoning: Reasoning | None = None  # writes the thought before each guess
     # Words that the model may guess where it plays its own games. None: the player plays.
-    on_policy: Sequence[str] | None = None
-    own_share: float = 1.0  # of the groups that are the model's own games with on_policy
+    guessable: Sequence[str] | None = None
+    own_share: float = 1.0  # of the groups that are the model's own games with guessable
 
-    def leaves(self, place: int) -> bool:
+    def leaves(self, group: int) -> bool:
         """Whether the model plays the group of a step with this number. Such groups are spread."""
-        share = self.own_share if self.on_policy else 0.0
-        return int((place + 1) * share) > int(place * share)
+        share = self.own_share if self.guessable else 0.0
+        return int((group + 1) * share) > int(group * share)
 
 
 @dataclass(kw_only=True, eq=False)

@@ -37,10 +37,10 @@ from wordle_rl.words.lists import WORD_LENGTH
 
 def reward_rollouts(step: Step, rollouts: Sequence[Rollout]) -> list[Rollout]:
     """Give each rollout of this process its reward and, if needed, its scores."""
-    if step.recipe.algorithm.needs_allowed:
+    if step.recipe.algorithm.needs.allowed:
         for talk in (talk for rollout in rollouts for talk in rollout.talks):
             talk.train_forced()
-    if step.recipe.algorithm.scores_rollouts:
+    if step.recipe.algorithm.needs.scores:
         rollouts = _score_talks(step, rollouts)
     with step.policy.timers("reward"):
         return [replace(one, reward=_reward(step.recipe, one)) for one in rollouts]
@@ -49,7 +49,7 @@ def reward_rollouts(step: Step, rollouts: Sequence[Rollout]) -> list[Rollout]:
 def _reward(recipe: Recipe, rollout: Rollout) -> GameReward:
     reward = recipe.rewards.reward(rollout.game)
     divergence = None
-    if rollout.scores is not None and recipe.algorithm.needs_reference:
+    if rollout.scores is not None and recipe.algorithm.needs.reference:
         divergence = np.zeros(len(rollout.answer_lengths))
         for talk, score in zip(rollout.talks, rollout.scores, strict=True):
             gap = score["old_logprobs"].astype(float) - score["ref_logprobs"]
@@ -66,21 +66,30 @@ def _score_talks(step: Step, rollouts: Sequence[Rollout]) -> list[Rollout]:
     """The rollouts with the trainer's scores of their conversations."""
     policy, algorithm = step.policy, step.recipe.algorithm
     batch = pad([t for one in rollouts for t in one.talks], step.form.chat.tokenizer.pad_id)
-    found = {"old_logprobs": policy.score(batch)}
-    if algorithm.needs_reference:
-        found["ref_logprobs"] = policy.score(batch, reference=True)
-    if algorithm.needs_values:
-        found["old_values"] = policy.values(batch)
+    arrays = {"old_logprobs": policy.score(batch)}
+    if algorithm.needs.reference:
+        arrays["ref_logprobs"] = policy.score(batch, reference=True)
+    if algorithm.needs.values:
+        arrays["old_values"] = policy.values(batch)
     scores = iter(
-        {name: values[row, :end] for name, values in found.items()}
+        {name: values[row, :end] for name, values in arrays.items()}
         for row, end in enumerate(batch.lengths)
     )
     return [replace(one, scores=[next(scores) for _ in one.talks]) for one in rollouts]
 
 
+def credit_rollouts(step: Step, rollouts: Sequence[Rollout]) -> Advantages:
+    """The algorithm's advantages, and those of letters beside them if letters are judged."""
+    settings, advantages = step.recipe.rollout, step_advantages(rollouts, step.recipe)
+    if not (settings.letter_weight or settings.word_letter_weight):
+        return advantages
+    tokenizer = step.form.chat.tokenizer
+    return replace(advantages, per_token=letter_advantages(rollouts, step.recipe, tokenizer))
+
+
 def step_advantages(rollouts: Sequence[Rollout], recipe: Recipe) -> Advantages:
     """The algorithm's advantages for a step's rollouts, which come from all processes."""
-    by_turn, needs_values = recipe.rollout.credit == "turn", recipe.algorithm.needs_values
+    by_turn, needs = recipe.rollout.credit == "turn", recipe.algorithm.needs
     discount = recipe.rollout.discount if by_turn else 1.0
     returns = [_returns(rollout, recipe) for rollout in rollouts]
     return recipe.algorithm.advantages(
@@ -96,12 +105,12 @@ def step_advantages(rollouts: Sequence[Rollout], recipe: Recipe) -> Advantages:
                 _turn_values(rollout, of, discount)
                 for rollout, of in zip(rollouts, returns, strict=True)
             ]
-            if needs_values
+            if needs.values
             else None,
             by_turn=by_turn,
             discount=discount,
             states=[[turn.state for turn in rollout.game.turns] for rollout in rollouts],
-            parts=[_parts(one, recipe) for one in rollouts if recipe.algorithm.needs_parts],
+            parts=[_parts(one, recipe) for one in rollouts if needs.parts],
             weights=recipe.rewards.weights,
         )
     )
@@ -119,8 +128,8 @@ def _parts(rollout: Rollout, recipe: Recipe) -> dict[str, Array]:
     """[K] by name: what each component and each correction of the reward adds to the returns."""
     game, reward = rollout.game, rollout.reward
     if recipe.rollout.credit == "turn":
-        found = recipe.rewards.by_part(game, reward, recipe.rollout.discount)
-        return {name: np.array(part) for name, part in found.items()}
+        parts = recipe.rewards.by_part(game, reward, recipe.rollout.discount)
+        return {name: np.array(part) for name, part in parts.items()}
     return {name: np.full(len(game.turns), total) for name, total in reward.components.items()}
 
 
@@ -167,18 +176,18 @@ def letter_advantages(
     """[R] of [K] of [tokens]: weighted advantages of the letters in each token, of both judges."""
     settings = recipe.rollout
     judges = [(settings.letter_weight, settings.letter_from), (settings.word_letter_weight, 0)]
-    found = [
+    advantages = [
         [np.zeros(len(part)) for talk in rollout.talks for part in talk.answers.values()]
         for rollout in rollouts
     ]
     for weight, letter_from in judges:
         if weight:
-            _add_letters(found, weight, letter_from, rollouts, recipe, tokenizer)
-    return found
+            _add_letters(advantages, weight, letter_from, rollouts, recipe, tokenizer)
+    return advantages
 
 
 def _add_letters(
-    found: list[list[Array]],
+    advantages: list[list[Array]],
     weight: float,
     letter_from: int | None,
     rollouts: Sequence[Rollout],
@@ -189,7 +198,7 @@ def _add_letters(
     assert recipe.knowledge is not None
     rewards: dict[tuple[int, int, int], list[float]] = defaultdict(list)  # by group, turn, letter
     judged: list[tuple[Array, tuple[int, int], list[float], list[int]]] = []
-    for tokens_of, rollout in zip(found, rollouts, strict=True):
+    for tokens_of, rollout in zip(advantages, rollouts, strict=True):
         answers = ((talk, *one) for talk in rollout.talks for one in talk.answers.items())
         for tokens, (talk, number, part) in zip(tokens_of, answers, strict=True):
             ids, turn = talk.ids[part.start : part.stop], rollout.game.turns[number]

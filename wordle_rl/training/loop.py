@@ -12,9 +12,7 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -23,16 +21,15 @@ import psutil
 
 from wordle_rl.evaluation.boards import bold
 from wordle_rl.evaluation.skill import skill_metrics
-from wordle_rl.game.rules import Game
 from wordle_rl.policy.batch import DoesNotFit, ran_out_of_memory
 from wordle_rl.policy.engine import EngineLost, NotFinite
 from wordle_rl.policy.policy import Policy
 from wordle_rl.rewards.scoring import RewardFailed, reward_of_guess
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form, check_room
-from wordle_rl.rollouts.play import Portions, check_grammar
-from wordle_rl.rollouts.settings import Recipe, Step
-from wordle_rl.rollouts.talk import Rollout, games_of
+from wordle_rl.rollouts.play import check_grammar
+from wordle_rl.rollouts.settings import Step
+from wordle_rl.rollouts.talk import games_of
 from wordle_rl.rollouts.teacher import check_thoughts, describe_cut
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import user_errors
@@ -42,11 +39,11 @@ from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.progress import Amount, announce, describe_time
 from wordle_rl.runs.timing import Timers
 from wordle_rl.training.checkpoint import Checkpointing, RunState
-from wordle_rl.training.curricula import Curriculum
 from wordle_rl.training.experiment import Experiment, describe_run_lineage, stages_of_run
 from wordle_rl.training.log import Reporter, RunLog
+from wordle_rl.training.pipeline import Pipeline
 from wordle_rl.training.progress import GUESS, StepLines, describe_wins
-from wordle_rl.training.step import Sample, StepResult, check_lengths, learn_step, sample_step
+from wordle_rl.training.step import StepResult, check_lengths
 from wordle_rl.training.validation import SMALL, HeldOutPlay, RunReports
 from wordle_rl.training.work import plan_work
 
@@ -93,14 +90,14 @@ def run_training(
     except NotFinite as error:
         raise training.describe_failure(str(error)) from error
     except (Exception, Interrupted) as error:
-        if training.whole:
+        if training.pipeline.between_steps:
             training.save()
         if (fault := describe_fault(error)) is None:
             raise
         if isinstance(error, RewardFailed) and error.__cause__:  # for the author of the reward
             traceback.print_exception(error.__cause__, limit=-_FRAMES, chain=False)
         if training.folder.begun:
-            saved = "the run is saved, " * training.whole
+            saved = "the run is saved, " if training.pipeline.between_steps else ""
             fault += f": {saved}continue with {training.folder.resume_command}"
         raise TrainingFailed(fault) from error
 
@@ -131,42 +128,39 @@ class Training:
         """check: raises to stop the run. It is called only where stopping loses nothing."""
         self.policy, self.setup, self.folder = policy, setup, folder
         recipe, trainer = setup.recipe, setup.trainer
-        self._form = build_form(recipe.rollout.form, Chat(policy.tokenizer), recipe.style)
+        form = build_form(recipe.rollout.form, Chat(policy.tokenizer), recipe.style)
         room = setup.model.max_context
-        given, turns = setup.most_earlier_guesses, recipe.rules.max_turns
-        check_room(self._form, recipe.sampling, room, turns=turns, guesses=given)
-        check_grammar(self._form, recipe.sampling, recipe.words.allowed_set)
+        guesses, turns = setup.most_earlier_guesses, recipe.rules.max_turns
+        check_room(form, recipe.sampling, room, turns=turns, guesses=guesses)
+        check_grammar(form, recipe.sampling, recipe.words.allowed_set)
         if recipe.teacher is not None:
-            check_thoughts(recipe.teacher, self._form, recipe.sampling)
+            check_thoughts(recipe.teacher, form, recipe.sampling)
             some = recipe.words.answers[::50]  # their letters differ, their lengths hardly
-            if warning := describe_cut(self._form, recipe.sampling, some):
+            if warning := describe_cut(form, recipe.sampling, some):
                 print(warning, file=sys.stderr)
         if recipe.dialogues is not None:
-            check_lengths(recipe.dialogues, self._form.chat, room)
+            check_lengths(recipe.dialogues, form.chat, room)
         self._writes = policy.processes.rank == 0
-        self.whole = True  # whether the policy is between two steps, where it can be saved
         self._check = check
         whole = recipe.rollout.credit != "turn" or recipe.rollout.discount == 1.0
         self._log = RunLog(folder, reporter, trainer, writes=self._writes, whole_games=whole)
-        self._portions = Portions()
-        self._held_out = HeldOutPlay(
-            policy=policy, form=self._form, setup=setup, portions=self._portions
-        )
+        step = Step(policy=policy, form=form, recipe=recipe, number=0)
+        self.pipeline = Pipeline(setup, step)
+        self._held_out = HeldOutPlay(policy=policy, form=form, setup=setup, portions=step.portions)
         stages = stages_of_run(setup, folder.path.name)
         self._reports = RunReports(self._held_out, folder, stages, check)
         self.clock = Timers()  # seconds of this process: training, without reports, and reports
         self._memory: dict[str, float] = {}  # seen after the last step
         self._state = RunState()
-        self._waiting: list[Sample] = []  # played and not learnt, the oldest first
         self.work = plan_work(setup, policy.num_parameters[1])
         self.lineage = describe_run_lineage(stages, setup)
         self._lines = StepLines(trainer.steps, recipe.algorithm.imitates is None, whole)
         self._seconds: list[float] = []  # of each step of this process
         self._end = math.nan  # when the command will be over
         self._checkpoints = Checkpointing(policy, setup.curriculum, folder, stages)
-        if recipe.algorithm.needs_reference and policy.reference is None:
+        if recipe.algorithm.needs.reference and policy.reference_model is None:
             policy.keep_reference()
-        if recipe.algorithm.needs_values:
+        if recipe.algorithm.needs.values:
             policy.add_value_head()
 
     # -- before and after -------------------------------------------------------------------------
@@ -184,7 +178,7 @@ class Training:
 
     def restore(self) -> bool:
         """Return to the newest checkpoint. Returns whether begin() was complete there."""
-        self._state, self._waiting = self._checkpoints.restore()
+        self._state, self.pipeline.waiting = self._checkpoints.restore()
         self._log.cut_back(self._state.step if self._state.begun else -1)
         return self._state.begun
 
@@ -238,8 +232,8 @@ class Training:
 
     def run_step(self, number: int) -> dict[str, float]:
         """Do step `number`, counted from 0, and everything due after it. Returns metrics."""
-        self._check()
         self._check_memory()
+        self._check()
         begin, trainer, done = time.monotonic(), self.setup.trainer, number + 1
         lr = self.setup.optim.lr_at(number, trainer.steps)
         self.policy.set_learning_rate(lr)
@@ -247,14 +241,14 @@ class Training:
         with announce(
             lambda: f"step {done}/{trainer.steps} {self.policy.timers.now}".strip(), first=10.0
         ):  # a log has a line of each step anyway
-            sample, result = self._play_and_learn(number)
+            sample, result = self.pipeline.advance(self._state, self._check)
         seconds = time.monotonic() - begin
         if sample.switch is not None:
             self._log.line("curriculum", f"curriculum after step {done}: {sample.switch}", done)
         metrics = {
             **result.metrics,
             **sample.course,
-            **({"staleness": float(number - sample.version)} if trainer.lag else {}),
+            **({"staleness": float(number - sample.learnt)} if trainer.lag else {}),
             "lr": lr,
             "time/step": seconds,
             "games_per_second": result.metrics["train/games"] / seconds,
@@ -303,65 +297,18 @@ class Training:
         if done == 2 and self.policy.num_parameters[1] >= SMALL:  # the first step warms up
             recipe, rest = self.setup.recipe, self.work.held_out.games * each
             now, fixed = recipe.rollout.num_generations, metrics.get("time/optimizer", 0.0)
-            told = []
+            times = []
             for size in (2, 4, 8, 16) if recipe.teacher is None else (now,):
                 step = fixed + (metrics["time/step"] - fixed) * size / now
-                told += [f"{size}: {describe_time(step)}, {describe_time(step * steps + rest)}"]
-            print("num_generations, with the time of a step and of the whole run:", "; ".join(told))
+                times += [f"{size}: {describe_time(step)}, {describe_time(step * steps + rest)}"]
+            print(
+                "num_generations, with the time of a step and of the whole run:", "; ".join(times)
+            )
 
     def amount(self) -> Amount:
         """The steps that are done, and the seconds until the end of the command."""
         left = self._end - time.monotonic()
         return Amount(self._state.step, self.setup.trainer.steps, max(left, 0.0))
-
-    def _play_and_learn(self, number: int) -> tuple[Sample, StepResult]:
-        """Learn the sample of a step. Servers play the last of trainer.lag later ones meanwhile."""
-        trainer, waiting, version = self.setup.trainer, self._waiting, self._state.step
-        due = [*range(number + len(waiting), min(number + trainer.lag + 1, trainer.steps))]
-        scored = self.setup.recipe.algorithm.scores_rollouts  # playing needs the weights, too
-        served = None if scored else self.policy.served
-        ahead = due[-1:] if served and due[-1:] > [number] else []
-        for later in due[: len(due) - len(ahead)]:
-            waiting.append(self.play(later, version, self._check))
-            self._check()
-        sample = waiting.pop(0)
-        if served is None or not ahead:
-            return sample, self.learn(sample)
-        engine = served()
-        engine.frozen = True
-        try:
-            with ThreadPoolExecutor(1) as thread:
-                played = thread.submit(self.play, due[-1], version)
-                result = self.learn(sample)
-        finally:
-            engine.frozen = False
-        if played.exception() is None:  # or the next step plays it again, and may fail, too
-            waiting.append(played.result())
-        return sample, result
-
-    def play(self, number: int, version: int, check: Callable[[], None] = lambda: None) -> Sample:
-        """Play step `number`, counted from 0, as planned now. version: how many are learnt."""
-        plan = self.setup.curriculum.plan()
-        recipe = replace(self.setup.recipe, rewards=plan.rewards, replayed=plan.replayed)
-        sample = sample_step(replace(self._step(number, recipe), check=check))
-        course, switch = observe_step(self.setup.curriculum, sample.rollouts)
-        return replace(sample, version=version, course=course, switch=switch)
-
-    def learn(self, sample: Sample) -> StepResult:
-        """Improve the policy on a sample, which an earlier one may have played."""
-        self.whole = False
-        result = learn_step(self._step(sample.step, self.setup.recipe), sample)
-        self._state.step, self.whole = sample.step + 1, True
-        return result
-
-    def _step(self, number: int, recipe: Recipe) -> Step:
-        return Step(
-            policy=self.policy,
-            form=self._form,
-            recipe=recipe,
-            number=number,
-            portions=self._portions,
-        )
 
     def _observe(self, result: StepResult) -> dict[str, float]:
         """Metrics of skill in a step's games, and of the memory in use."""
@@ -416,7 +363,7 @@ class Training:
         """
         self._log.sync()
         try:
-            self._checkpoints.save(self._state, self._waiting, best=best)
+            self._checkpoints.save(self._state, self.pipeline.waiting, best=best)
         except NotFinite as error:
             raise self.describe_failure(str(error)) from error
 
@@ -431,22 +378,3 @@ def measure_memory(policy: Policy) -> dict[str, float]:
 def resident_bytes() -> int:
     """Resident memory of this process in bytes."""
     return psutil.Process().memory_info().rss
-
-
-def observe_step(
-    curriculum: Curriculum, rollouts: Sequence[Rollout]
-) -> tuple[dict[str, float], str | None]:
-    """Show the curriculum the games of a step, once.
-
-    Returns metrics, and a text about the switch to another stage if there was one.
-    """
-    plan = curriculum.plan()
-    group_of = {id(r.whole_game): r.group for r in reversed(rollouts)}  # where each game begins
-    groups: dict[int, list[Game]] = {}
-    for game in games_of(rollouts):
-        groups.setdefault(group_of[id(game)], []).append(game)
-    curriculum.observe([*groups.values()])
-    stage = curriculum.plan().stage
-    metrics = {**curriculum.metrics(), "replayed": float(len(plan.replayed))}
-    switch = None if stage == plan.stage else f"{plan.stage} -> {stage}"
-    return {f"curriculum/{name}": value for name, value in metrics.items()}, switch

@@ -12,15 +12,15 @@ from wordle_rl.rollouts.talk import Rollout, games_of
 from wordle_rl.words.lists import WordLists
 
 
-def group_metrics(*, groups: int, idle: int, replaced: int, skips: bool) -> dict[str, float]:
+def group_metrics(*, groups: int, idle: int, replaced: int, skipped: int) -> dict[str, float]:
     """How many groups of a step taught nothing, of those that it trains on and those replaced.
 
-    idle: groups without spread in their rewards. skips: whether the update leaves them out.
+    idle: groups without spread in their rewards. skipped: those that the update leaves out.
     """
     return {
         "groups/played": float(groups + replaced),
         "groups/zero_spread": (idle + replaced) / (groups + replaced),
-        "groups/skipped": idle / groups if skips else 0.0,
+        "groups/skipped": skipped / groups,
         "groups/resampled": float(replaced),
     }
 

@@ -1,6 +1,7 @@
-"""Which secrets a step plays. They depend only on the seed, the step and what a curriculum replays.
+"""Where the games of a step begin, and on which secrets.
 
-So a resumed run plays the same games as an uninterrupted one.
+They depend only on the seed, the step and what a curriculum replays. So a resumed run plays the
+same games as an uninterrupted one.
 """
 
 import math
@@ -8,12 +9,31 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from wordle_rl.game.rules import State
 from wordle_rl.policy.sampling import Purpose, generator, planned
 from wordle_rl.rollouts.given import GivenState
+from wordle_rl.rollouts.play import Start
 from wordle_rl.rollouts.settings import Recipe
 
 _ROUNDING = 1e-9  # 0.29 x 100 is below 29
 T = TypeVar("T")  # a secret, or the position of a row
+
+
+def deal_starts(recipe: Recipe, step: int, numbers: range) -> list[Start]:
+    """Where a step's groups with these numbers begin. All are planned, or all are spare."""
+    turns = recipe.rules.max_turns
+    if recipe.states is not None:
+        given = group_states(recipe, recipe.states, step, numbers)
+        secrets, states = [one.secret for one in given], [one.state(turns) for one in given]
+    else:
+        secrets = group_secrets(recipe, step, numbers)
+        states = [State(max_turns=turns)] * len(secrets)
+    if recipe.history is not None:
+        states = recipe.history.states(
+            secrets, numbers, seed=recipe.seed, step=step, max_turns=turns
+        )
+    dealt = zip(numbers, secrets, states, strict=True)
+    return [Start(group=number, secret=secret, state=state) for number, secret, state in dealt]
 
 
 def spare_secrets(secrets: Sequence[T], positions: range, *, seed: int, step: int) -> list[T]:
@@ -23,7 +43,7 @@ def spare_secrets(secrets: Sequence[T], positions: range, *, seed: int, step: in
 
 
 def group_secrets(recipe: Recipe, step: int, numbers: range) -> list[str]:
-    """The secrets of a step's groups with these numbers. All are planned, or all are spare."""
+    """The secrets of a step's groups with these numbers."""
     groups, seed, share = recipe.rollout.groups, recipe.seed, recipe.allowed_share
     training, allowed = recipe.secrets, recipe.allowed_secrets
     if numbers.start >= groups:

@@ -2,32 +2,38 @@
 
 sample_step makes what is learnt and leaves the policy as it was, learn_step changes the policy.
 Each process plays and trains its own groups. Advantages, weights and metrics cover the whole step.
+
+By default (algorithm=grpo, rollout=game) a step has no KL divergence and no entropy bonus. It makes
+one update with all rollouts, so each ratio is 1 and the clip has no effect. Credit is by turn: what
+the games of a group earn from one turn on is compared, and divided by its deviation (scale=std).
+Each rollout weighs the same, and so do its tokens. Groups without spread stay, and teach nothing.
+Tokens are drawn from the whole vocabulary at sampling.temperature, at which they are scored, too.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from wordle_rl.algorithms.base import Advantages, Array
-from wordle_rl.game.rules import Game, State
+from wordle_rl.game.rules import Game
 from wordle_rl.policy.sampling import planned
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.given import GivenDialogue, dialogue_talk
-from wordle_rl.rollouts.kinds import RolloutTask, play_task
+from wordle_rl.rollouts.kinds import KINDS
 from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import Rollout
 from wordle_rl.runs.processes import share
 from wordle_rl.training.advantages import (
+    credit_rollouts,
     groups_without_spread,
-    letter_advantages,
     reward_rollouts,
     share_of_idle_turns,
-    step_advantages,
 )
 from wordle_rl.training.metrics import game_metrics, group_metrics, reward_metrics, token_metrics
-from wordle_rl.training.secrets import group_secrets, group_states
+from wordle_rl.training.secrets import deal_starts
 from wordle_rl.training.update import run_updates
 
 _MARKUP = 64  # bytes around a message, more than any usual chat template has
@@ -38,7 +44,7 @@ class Sample:
     """The rollouts of a step from all processes, not learnt yet, and how they came about."""
 
     step: int  # counted from 0
-    version: int  # steps that the policy had learnt when it played
+    learnt: int  # steps that the policy had learnt when it played
     weights: Mapping[str, float]  # of the rewards that the curriculum had planned
     rollouts: list[Rollout]
     advantages: Advantages
@@ -76,7 +82,7 @@ def sample_step(step: Step) -> Sample:
         return _read_dialogues(step, recipe.dialogues)
     played = recipe.rollout.groups
     rollouts = play_groups(step, range(played))
-    advantages = _credit(step, rollouts)
+    advantages = credit_rollouts(step, rollouts)
     replaced: list[Rollout] = []
     for _ in range(recipe.algorithm.resample):
         idle = groups_without_spread(rollouts, advantages).tolist()
@@ -90,10 +96,10 @@ def sample_step(step: Step) -> Sample:
         rollouts = [rollout for rollout in rollouts if rollout.group not in idle]
         rollouts += [replace(rollout, group=numbers[rollout.group]) for rollout in fresh]
         rollouts.sort(key=lambda rollout: rollout.group)
-        advantages = _credit(step, rollouts)
+        advantages = credit_rollouts(step, rollouts)
     return Sample(
         step=step.number,
-        version=step.number,
+        learnt=step.number,
         weights=recipe.rewards.weights,
         rollouts=rollouts,
         advantages=advantages,
@@ -107,28 +113,30 @@ def learn_step(step: Step, sample: Sample) -> StepResult:
     The result has no rollouts if they are dialogues, since no game was played.
     """
     rollouts, groups = sample.rollouts, step.recipe.rollout.groups
-    if sample.version < sample.step:
+    if sample.learnt < sample.step:
         rollouts = [_without_own_scores(rollout) for rollout in rollouts]
     if step.recipe.dialogues is not None:
         metrics = {
             **dict.fromkeys(("train/games", "train/wins", "train/extra_games"), 0.0),
             "train/rows": float(groups),
-            **group_metrics(groups=groups, idle=0, replaced=0, skips=False),
+            **group_metrics(groups=groups, idle=0, replaced=0, skipped=0),
             **token_metrics(rollouts),
             **run_updates(step, rollouts, sample.advantages),
         }
         return StepResult(rollouts=[], advantages=[], metrics=metrics)
     played = rollouts + sample.replaced
+    idle_turns = share_of_idle_turns(rollouts, sample.advantages)
+    idle = len(groups_without_spread(rollouts, sample.advantages))
     metrics = {
         **game_metrics(played, step.recipe.words),
         **reward_metrics([rollout.reward for rollout in played]),
         **group_metrics(
             groups=len({rollout.group for rollout in rollouts}),
-            idle=len(groups_without_spread(rollouts, sample.advantages)),
+            idle=idle,
             replaced=len(sample.replaced) // step.recipe.rollout.num_generations,
-            skips=step.recipe.algorithm.skips_zero_advantages,
+            skipped=0 if step.recipe.algorithm.needs.zero_advantages else idle,
         ),
-        "turns/zero_spread": share_of_idle_turns(rollouts, sample.advantages),
+        "turns/zero_spread": idle_turns,
         "train/extra_games": float(len(sample.replaced)),
         **token_metrics(played),
         **run_updates(step, rollouts, sample.advantages),
@@ -148,52 +156,28 @@ def _without_own_scores(rollout: Rollout) -> Rollout:
     return replace(rollout, scores=kept)
 
 
-def _credit(step: Step, rollouts: Sequence[Rollout]) -> Advantages:
-    """The algorithm's advantages, and those of letters beside them if letters are judged."""
-    advantages = step_advantages(rollouts, step.recipe)
-    if not step.recipe.rollout.judges_letters:
-        return advantages
-    tokenizer = step.form.chat.tokenizer
-    return replace(advantages, per_token=letter_advantages(rollouts, step.recipe, tokenizer))
-
-
 def play_groups(step: Step, numbers: range) -> list[Rollout]:
     """Play and score the groups with these numbers, shared among all processes.
 
-    Numbers from rollout.groups on belong to replacement groups.
+    Numbers from rollout.groups on belong to replacement groups. A kind of rollouts may add groups
+    with the same secrets, see wordle_rl.rollouts.kinds. At most games_at_once games are played at a
+    time, and fewer if memory runs out. Draws depend on game and turn alone, so the games are the
+    same as all at once.
     """
-    processes = step.policy.processes
+    settings, processes = step.recipe.rollout, step.policy.processes
     mine = share(len(numbers), processes)
-    rollouts = reward_rollouts(step, collect_rollouts(step, numbers[mine.start : mine.stop]))
-    return [rollout for part in processes.gather(rollouts) for rollout in part]
-
-
-def collect_rollouts(step: Step, numbers: range) -> list[Rollout]:
-    """Play the groups with these numbers. Returns their rollouts, group by group.
-
-    A kind of rollouts may add groups with the same secrets, see wordle_rl.rollouts.kinds.
-    """
-    recipe = step.recipe
-    turns = recipe.rules.max_turns
-    if recipe.states is not None:
-        given = group_states(recipe, recipe.states, step.number, numbers)
-        secrets, starts = [g.secret for g in given], [g.state(turns) for g in given]
-    else:
-        secrets = group_secrets(recipe, step.number, numbers)
-        starts = [State(max_turns=turns)] * len(secrets)
-    if recipe.history is not None:
-        starts = recipe.history.states(
-            secrets, numbers, seed=recipe.seed, step=step.number, max_turns=turns
-        )
-    return play_task(RolloutTask(step=step, places=numbers, secrets=secrets, starts=starts))
+    starts = deal_starts(step.recipe, step.number, numbers[mine.start : mine.stop])
+    kind = partial(KINDS[settings.kind], step)
+    played = step.portions.play(kind, starts, settings.num_generations, settings.games_at_once)
+    return [one for part in processes.gather(reward_rollouts(step, played)) for one in part]
 
 
 def _read_dialogues(step: Step, dialogues: Sequence[GivenDialogue]) -> Sample:
     """As many dialogues as a step has groups, each as a rollout whose answers all count alike."""
     recipe, processes = step.recipe, step.policy.processes
     groups = recipe.rollout.groups
-    places = range(step.number * groups, (step.number + 1) * groups)
-    chosen = planned(range(len(dialogues)), recipe.seed, places)
+    positions = range(step.number * groups, (step.number + 1) * groups)
+    chosen = planned(range(len(dialogues)), recipe.seed, positions)
     with step.policy.timers("data"):
         mine = [
             Rollout(
@@ -207,7 +191,7 @@ def _read_dialogues(step: Step, dialogues: Sequence[GivenDialogue]) -> Sample:
     each = [np.ones(len(rollout.answer_lengths)) for rollout in rollouts]
     advantages = Advantages(per_turn=each)
     return Sample(
-        step=step.number, version=step.number, weights={}, rollouts=rollouts, advantages=advantages
+        step=step.number, learnt=step.number, weights={}, rollouts=rollouts, advantages=advantages
     )
 
 

@@ -31,8 +31,8 @@ class TokenTeacher:
         self._teacher, self._form, self._reasoning = lesson.player, form, lesson.reasoning
         self._ids = _pad_rows([self._guess(word) for word in lesson.player.pool])
         self._instead: list[_TextCounts] = []
-        if lesson.on_policy:
-            allowed = _pad_rows([self._guess(word) for word in lesson.on_policy])
+        if lesson.guessable:
+            allowed = _pad_rows([self._guess(word) for word in lesson.guessable])
             self._instead = [_TextCounts(self._ids), _TextCounts(allowed)]
 
     def _guess(self, word: str) -> list[int]:

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.algorithms.base import Advantages, Algorithm, Array
-from wordle_rl.policy.batch import Batch, minibatches, take
-from wordle_rl.policy.policy import LARGEST, Policy
+from wordle_rl.policy.batch import Batch, TokenTargets, minibatches, take
+from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Purpose, generator
+from wordle_rl.policy.token_outputs import LARGEST
 from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import Rollout, Scores, Talk
 from wordle_rl.runs.processes import share
@@ -65,7 +66,7 @@ def select_rows(step: Step, rollouts: Sequence[Rollout], advantages: Advantages)
     drawn = [sum(sum(talk.drawn) for talk in rollout.talks) for rollout in rollouts]
     lengths, used = np.array(drawn, np.int64), advantages.teaches
     kept = lengths > 0
-    if step.recipe.algorithm.skips_zero_advantages:
+    if not step.recipe.algorithm.needs.zero_advantages:
         kept &= used
     planned = step.recipe.rollout.groups
     mine = np.isin(groups % planned, share(planned, step.policy.processes))
@@ -90,7 +91,7 @@ def adapt(
     """
     order = np.argsort([rollout.group for rollout in rollouts], kind="stable")
     talks = [(i, talk) for i in order.tolist() for talk in rollouts[i].talks]
-    found = [_token_advantages(advantages, i, talk) for i, talk in talks]
+    of_tokens = [_token_advantages(advantages, i, talk) for i, talk in talks]
     drawn = [np.array(talk.drawn, bool) for _, talk in talks]
     logprobs = np.concatenate(
         [np.array(talk.logprobs)[marks] for (_, talk), marks in zip(talks, drawn, strict=True)]
@@ -98,27 +99,27 @@ def adapt(
     algorithm = step.recipe.algorithm.adapted(logprobs)
     learnt = algorithm.learns(
         logprobs,
-        np.concatenate([values[marks] for values, marks in zip(found, drawn, strict=True)]),
+        np.concatenate([values[marks] for values, marks in zip(of_tokens, drawn, strict=True)]),
         generator(Purpose.HELD_BACK, seed=step.recipe.seed, step=step.number),
     )
     metrics = {}
     if learnt is not None:
         metrics = {"policy/held_back": 1.0 - float(learnt.mean())}
         ends = np.cumsum([marks.sum() for marks in drawn])
-        for values, marks, part in zip(found, drawn, np.split(learnt, ends[:-1]), strict=True):
+        for values, marks, part in zip(of_tokens, drawn, np.split(learnt, ends[:-1]), strict=True):
             values[marks] *= part
-    return algorithm, {id(talk): found[n] for n, (_, talk) in enumerate(talks)}, metrics
+    return algorithm, {id(talk): of_tokens[n] for n, (_, talk) in enumerate(talks)}, metrics
 
 
 def _token_advantages(advantages: Advantages, i: int, talk: Talk) -> Array:
     """[T] advantages of the drawn tokens of a conversation of rollout i, 0 elsewhere."""
     drawn = np.array(talk.drawn, bool)
-    found = advantages.per_turn[i][talk.turns] * drawn
+    of_tokens = advantages.per_turn[i][talk.turns] * drawn
     if advantages.per_token is not None:
         for turn, part in talk.answers.items():
-            place = slice(part.start, part.stop)
-            found[place] += advantages.per_token[i][turn] * drawn[place]
-    return found
+            answer = slice(part.start, part.stop)
+            of_tokens[answer] += advantages.per_token[i][turn] * drawn[answer]
+    return of_tokens
 
 
 def build_batch(
@@ -138,7 +139,8 @@ def build_batch(
         of_turns = advantages.targets
         values["targets"] = [of_turns[i][talk.turns] * talk.drawn for i, talk, _ in own]
     scores = [score for _, _, score in own if score is not None]  # computed before the advantages
-    values |= {name: [score[name] for score in scores] for name in (scores or [{}])[0]}
+    if scores:
+        values |= {name: [score[name] for score in scores] for name in scores[0]}
     batch = pad([talk for _, talk, _ in own], step.form.chat.tokenizer.pad_id, values)
     # What follows the last trained token, such as an end that a grammar forces, has no effect.
     ends = (batch.trained * np.arange(1, batch.trained.shape[1] + 1)).max(axis=1, initial=0)
@@ -149,14 +151,22 @@ def build_batch(
         numbers = np.array([selection.groups[i] for i, *_ in own], np.int64)
         batch = replace(batch, halves=numbers % step.recipe.rollout.groups % 2 == 1)
     lesson = step.recipe.teacher
-    if lesson is not None and lesson.distribution:
-        teacher = build_token_teacher(lesson, step.form)
-        targets = [teacher.of_talk(rollouts[i].game, talk) for i, talk, _ in own]
-        batch = replace(batch, distributions=targets)
-        for row, target in enumerate(targets):
-            batch.advantages[row, target.astray] *= ASTRAY
-            batch.advantages[row, ~np.isin(range(batch.trained.shape[1]), target.places)] = 0.0
-    return batch
+    if lesson is None or not lesson.distribution:
+        return batch
+    teacher = build_token_teacher(lesson, step.form)
+    return learn_targets(batch, [teacher.of_talk(rollouts[i].game, talk) for i, talk, _ in own])
+
+
+def learn_targets(batch: Batch, targets: list[TokenTargets]) -> Batch:
+    """The batch with distributions [S] to learn in place of its ids.
+
+    They weigh less in answers that are wrong already. A token without a target teaches nothing.
+    """
+    advantages = np.zeros_like(batch.advantages)
+    for row, target in enumerate(targets):
+        advantages[row, target.places] = batch.advantages[row, target.places]
+        advantages[row, target.astray] *= ASTRAY
+    return replace(batch, advantages=advantages, distributions=targets)
 
 
 def weigh_minibatches(step: Step, selection: Selection, epoch: int) -> Iterator[Minibatch]:
@@ -193,9 +203,9 @@ def update_in_minibatches(
     """
     if algorithm.epochs * algorithm.minibatches > 1 and batch.old_logprobs is None:
         batch = replace(batch, old_logprobs=policy.score(batch))
-    if algorithm.needs_values and batch.old_values is None:
+    if algorithm.needs.values and batch.old_values is None:
         batch = replace(batch, old_values=policy.values(batch))
-    if algorithm.needs_reference and batch.ref_logprobs is None:
+    if algorithm.needs.reference and batch.ref_logprobs is None:
         batch = replace(batch, ref_logprobs=policy.score(batch, reference=True))
     seen = [
         policy.update(take(batch, rows, weights), algorithm)

@@ -68,23 +68,21 @@ class HeldOutPlay:
             check()
             count.look(batch)
 
-        def play_some(part: slice) -> list[Game]:
-            numbers = mine[part]
-            now = slice(numbers.start, numbers.stop)
+        def play_some(numbers: Sequence[int]) -> list[Game]:
             player = ModelPlayer(
                 engine=self.policy.engine(),
                 form=self.form,
                 sampling=sampling or self.setup.greedy,
-                draws=Draws(seed=recipe.seed, stream=Stream.EVALUATION, first_rollout=now.start),
+                draws=Draws(seed=recipe.seed, stream=Stream.EVALUATION, first_rollout=numbers[0]),
                 knowledge=recipe.knowledge,
             )
-            games = new_games(secrets[now], recipe.words, recipe.rules)
+            games = new_games([secrets[i] for i in numbers], recipe.words, recipe.rules)
             play(player, games, watch=watch)
             count.next_batch()
             return games
 
         with announce(lambda: f"{what}: {count}"):
-            games = self.portions.play(len(mine), 1, self.setup.model.games_at_once, play_some)
+            games = self.portions.play(play_some, mine, 1, self.setup.model.games_at_once)
             games = [game for part in self.policy.processes.gather(games) for game in part]
         self.spent[:] = self.spent[0] + time.monotonic() - begin, self.spent[1] + len(games)
         return games

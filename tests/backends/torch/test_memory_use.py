@@ -57,7 +57,7 @@ def count_saved_bytes(policy: TorchPolicy, batch: Batch) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        policy._compute_loss(batch, np.arange(len(batch.ids)), PLAIN)
+        policy.lm.compute_loss(batch, np.arange(len(batch.ids)), PLAIN, temperature=1.0)
     return sum(size for size, _ in seen.values())
 
 

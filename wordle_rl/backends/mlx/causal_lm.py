@@ -86,6 +86,9 @@ class MlxLM(LanguageModel):
     def to_array(self, values: NDArray) -> mx.array:
         return mx.array(values)
 
+    def to_numpy(self, array: mx.array) -> NDArray[np.float32]:
+        return np.array(array)
+
     def read_states(self, ids: NDArray[np.int64], trained: NDArray[np.bool_]) -> mx.array:
         hidden = self.compute_hidden(mx.array(ids.astype(np.int32)))
         places = mx.array(np.flatnonzero(trained))

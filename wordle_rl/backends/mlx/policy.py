@@ -7,6 +7,7 @@ reference costs nothing until an update creates new ones.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,8 @@ from wordle_rl.backends.mlx.save import (
     save_model_or_adapter,
 )
 from wordle_rl.backends.saving import save_tokenizer
-from wordle_rl.policy.batch import Batch, FloatArray
-from wordle_rl.policy.computing import Precision
+from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.engine import NotFinite
-from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.token_outputs import RowIndex
 
@@ -41,31 +40,18 @@ class MlxPolicy(Policy):
     """A policy on one device."""
 
     make_cache = MlxRows
-    _reference: Weights | None
+    _start: Weights | None
 
     def __init__(
-        self,
-        loaded: LoadedModel,
-        *,
-        temperature: float,
-        optim: Optim,
-        precision: Precision = "fp32",
-        micro_batch_tokens: int = 16_384,
-        max_context: int = 1024,
-        gradient_checkpointing: bool = False,
+        self, loaded: LoadedModel, *, gradient_checkpointing: bool = False, **settings: Any
     ) -> None:
-        super().__init__(
-            loaded.tokenizer,
-            temperature=temperature,
-            optim=optim,
-            precision=precision,
-            micro_batch_tokens=micro_batch_tokens,
-            max_context=max_context,
-        )
+        """settings: as of Policy."""
+        super().__init__(loaded.tokenizer, **settings)
+        precision = self.computing.precision
         self.loaded = loaded
         loaded.model.eval()  # dropout stays off: scores must not depend on chance
         self.weights: Weights = dict(tree_flatten(loaded.model.trainable_parameters()))
-        self.optimizers = Optimizers(self.weights, optim, precision)
+        self.optimizers = Optimizers(self.weights, self.optim, precision)
         self._gradients: Weights = {}
         self._is_lora = loaded.adapter is not None
         self._has_copy = precision == "bf16" and not self._is_lora
@@ -88,7 +74,7 @@ class MlxPolicy(Policy):
 
     def keep_reference(self) -> None:
         """Make the current weights the reference."""
-        self._reference = dict(self._weights_in_use)
+        self._start = dict(self._weights_in_use)
 
     def add_value_head(self) -> None:
         """Add a linear head that learns values from the trunk's hidden states."""
@@ -96,19 +82,14 @@ class MlxPolicy(Policy):
         self.optimizers = Optimizers(self.weights, self.optim, self.computing.precision)
         self.refresh_copy()
 
-    def _forward(
-        self, batch: Batch, rows: RowIndex, *, reference: bool = False, values: bool = False
-    ) -> FloatArray:
-        weights = self._reference if reference else self._weights_in_use
-        assert weights is not None
-        with self.lm.use_weights(weights):
-            outputs = self.lm.forward(batch, rows, temperature=self._temperature, values=values)
-        return np.array(outputs.values if values else outputs.logprobs)
+    def use_reference(self) -> AbstractContextManager[None]:
+        assert self._start is not None
+        return self.lm.use_weights(self._start)
 
     def _add_gradient(self, batch: Batch, rows: RowIndex, algorithm: Algorithm) -> dict[str, float]:
         def compute(weights: Weights) -> Any:
             with self.lm.use_weights(self._copy(weights)):
-                return self._compute_loss(batch, rows, algorithm)
+                return self.lm.compute_loss(batch, rows, algorithm, self._temperature)
 
         with self.timers("update"):
             (_, parts), new = mx.value_and_grad(compute)(self.weights)

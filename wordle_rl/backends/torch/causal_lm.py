@@ -25,7 +25,6 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from wordle_rl.backends.loading import VALUE_HEAD, check_fit, read_weights
 from wordle_rl.backends.sizes import LONGEST_WRITTEN_OUT
-from wordle_rl.backends.torch.cache import SlotCache
 from wordle_rl.backends.torch.fast import head as fast_head
 from wordle_rl.backends.torch.fast import training as fast_training
 from wordle_rl.backends.torch.fast.rollouts import FastQwen2, can_be_fast
@@ -73,7 +72,7 @@ class ValueHead(nn.Module):
 class CausalLM(LanguageModel):
     """Trunk and head of a model, which may be wrapped by peft."""
 
-    xp = torch
+    xp, without_gradients = torch, torch.inference_mode
     computes_once = True
     notes: tuple[str, ...] = ()  # a sentence on each thing that the user should know
     value_head: ValueHead | None
@@ -121,6 +120,9 @@ class CausalLM(LanguageModel):
 
     def to_array(self, values: NDArray) -> torch.Tensor:
         return torch.from_numpy(values).to(self.device)
+
+    def to_numpy(self, array: torch.Tensor) -> NDArray[np.float32]:
+        return array.cpu().numpy()
 
     def read_states(self, ids: NDArray[np.int64], trained: NDArray[np.bool_]) -> torch.Tensor:
         prefixes = number_prefixes(ids, find_ends(trained))
@@ -175,11 +177,12 @@ class CausalLM(LanguageModel):
         return self.device.type == "cpu" and can_be_fast(self.model)
 
     def compute_last_hidden(
-        self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache
+        self, ids: torch.Tensor, last: torch.Tensor, cache: Any
     ) -> torch.Tensor:
         """Hidden state [N, H] of one new token of each row, whose earlier tokens are cached.
 
-        ids: [N, T] new tokens, padded on the right. last: [N] index of the wanted token.
+        ids: [N, T] new tokens, padded on the right. last: [N] index of the wanted token. cache: the
+        engine's SlotCache.
         """
         places = cache.positions
         behind = places[..., None] - torch.arange(cache.capacity, device=ids.device)

@@ -44,11 +44,11 @@ def foretell(work: Work, setup: Experiment, computing: Computing | None = None) 
     again = (prompts if apart else games) / alike * (game.opening + replies / 2)
     layers = sizes.weights_in_layers + sizes.layers * sizes.heads * sizes.head_dim * plan.longest
     head, free = sizes.vocabulary * sizes.hidden, recipe.sampling.grammar is None
-    scored = free or algorithm.needs_allowed or not plan.games  # when it learns, all tokens
+    scored = free or algorithm.needs.allowed or not plan.games  # when it learns, all tokens
     rows = min(plan.games or plan.held_out_games * plan.beams, _ROWS)
     fast, slow = (2 / measure_rate(dtype, sizes, n) / backend.processes for n in (_ROWS, rows))
     passes = algorithm.epochs * (2 + (plan.lora is None) + plan.checkpointing)
-    passes += algorithm.needs_reference + (algorithm.epochs * algorithm.minibatches > 1)
+    passes += algorithm.needs.reference + (algorithm.epochs * algorithm.minibatches > 1)
     seconds = []
     for share, brief, playing, learning in _ENDS:
         answer, drawn = min(most, brief), slow * (layers + free * head)
@@ -56,7 +56,7 @@ def foretell(work: Work, setup: Experiment, computing: Computing | None = None) 
         play = bool(plan.games) * (games * replies * read + prompts * answer * drawn)
         look = held.games * later * read + held.prompts * plan.beams * answer * drawn
         update = games * replies * read + again * layers * fast + prompts * answer * learn
-        update *= passes * (share if algorithm.skips_zero_advantages else 1)
+        update *= passes * (1 if algorithm.needs.zero_advantages else share)
         seconds.append(share * (work.steps * (play / playing + update / learning) + look / playing))
     return replace(work, seconds=(seconds[0], seconds[1]))
 

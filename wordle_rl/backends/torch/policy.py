@@ -12,8 +12,8 @@ it, the scale is halved and the update begins again.
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,9 @@ from wordle_rl.backends.torch.optimizers import (
     save_states,
 )
 from wordle_rl.backends.torch.plain import PlainLM, PlainRows
-from wordle_rl.policy.batch import Batch, FloatArray
+from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.engine import NotFinite
-from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.token_outputs import RowIndex
 from wordle_rl.policy.tokenizer import HFTokenizer
@@ -48,35 +47,25 @@ _OPTIMIZER, _SCALE = "optimizer.safetensors", "loss_scale.json"
 
 
 class TorchPolicy(Policy):
-    """A policy on one device per process.
-
-    model: a transformers or peft model on its device. Only parameters with requires_grad are
-    trained. micro_batch_tokens: tokens per forward and backward pass.
-    """
+    """A policy on one device per process."""
 
     make_cache = TorchRows
-    _reference: list[torch.Tensor] | None
+    _start: list[torch.Tensor] | None
 
     def __init__(
         self,
         model: nn.Module,
         tokenizer: HFTokenizer,
         *,
-        temperature: float,
-        optim: Optim,
-        precision: Precision = "fp32",
-        micro_batch_tokens: int = 16_384,
-        max_context: int = 1024,
         gradient_checkpointing: bool = False,
+        **settings: Any,
     ) -> None:
-        super().__init__(
-            tokenizer,
-            temperature=temperature,
-            optim=optim,
-            precision=precision,
-            micro_batch_tokens=micro_batch_tokens,
-            max_context=max_context,
-        )
+        """model: of transformers or peft, on its device. Parameters with requires_grad are trained.
+
+        settings: as of Policy.
+        """
+        super().__init__(tokenizer, **settings)
+        precision, optim = self.computing.precision, self.optim
         model.eval()  # dropout stays off: scores must not depend on chance
         self.model = model
         self.trainable = [p for p in model.parameters() if p.requires_grad]
@@ -116,7 +105,7 @@ class TorchPolicy(Policy):
 
     def keep_reference(self) -> None:
         """Make the current weights the reference."""
-        self._reference = [weight.detach().clone() for weight in self._changing()]
+        self._start = [weight.detach().clone() for weight in self._changing()]
 
     def _changing(self) -> list[nn.Parameter]:
         """The weights that updates change, in the form that the model computes with."""
@@ -124,21 +113,19 @@ class TorchPolicy(Policy):
             return list(self.lm.model.parameters())
         return [weight for weight in self.model.parameters() if weight.requires_grad]
 
-    def score(self, batch: Batch, *, reference: bool = False) -> FloatArray:
-        """Log-probabilities [N, T] of the trained tokens as the trainer sees them, else 0."""
-        if not reference or self._reference is None:
-            return super().score(batch, reference=reference)
+    @contextmanager
+    def use_reference(self) -> Iterator[None]:
         self._exchange_reference()
         try:
-            return super().score(batch, reference=True)
+            yield
         finally:
             self._exchange_reference()
 
     def _exchange_reference(self) -> None:
         """Let the reference take the place of the weights, or give it back."""
-        assert self._reference is not None
+        assert self._start is not None
         for place, weight in enumerate(self._changing()):
-            weight.data, self._reference[place] = self._reference[place], weight.data
+            weight.data, self._start[place] = self._start[place], weight.data
         if self._merged is not None:
             refresh_sums(self._merged)
 
@@ -150,24 +137,22 @@ class TorchPolicy(Policy):
         self.optimizers.append(build_adamw(parameters, self.optim, weight_decay=0.0))
         self.apply_gradients.append(self.optimizers[-1].step)
 
-    @torch.inference_mode()
-    def _forward(
-        self, batch: Batch, rows: RowIndex, *, reference: bool = False, values: bool = False
-    ) -> FloatArray:
-        outputs = self.lm.forward(batch, rows, temperature=self._temperature, values=values)
-        return (outputs.values if values else outputs.logprobs).cpu().numpy()
-
     def _add_gradient(self, batch: Batch, rows: RowIndex, algorithm: Algorithm) -> dict[str, float]:
         with self.timers("forward"):
-            loss, parts = self._compute_loss(batch, rows, algorithm)
+            loss, parts = self.lm.compute_loss(batch, rows, algorithm, self._temperature)
         with self.timers("backward"):
             self.backward(self._scaler.scale(loss))
-            for copied, master in self._copied_and_masters():
-                if copied.grad is not None:
-                    gradient = copied.grad.float()
-                    master.grad = gradient if master.grad is None else master.grad.add_(gradient)
-                    copied.grad = None
+            if self._has_copy:
+                self._move_gradients()
         return {name: value.item() for name, value in parts.items()}
+
+    def _move_gradients(self) -> None:
+        """Add the gradients of the copy to those of the weights it was copied from."""
+        for copied, master in self._copied_and_masters():
+            if copied.grad is not None:
+                gradient = copied.grad.float()
+                master.grad = gradient if master.grad is None else master.grad.add_(gradient)
+                copied.grad = None
 
     def _share_gradients(self) -> None:
         have = self.processes.gather([parameter.grad is not None for parameter in self.trainable])
@@ -177,20 +162,13 @@ class TorchPolicy(Policy):
                 parameter.grad = torch.zeros_like(parameter)
         self.processes.add_up([p.grad for p in self.trainable if p.grad is not None])
 
-    def update(self, batch: Batch, algorithm: Algorithm) -> dict[str, float]:
-        """See Policy. With fp16 it begins again until no gradient is too large."""
-        while True:
-            scale = self._scaler.get_scale()
-            metrics = super().update(batch, algorithm)
-            overflowed = metrics["update/skipped"] and self._scaler.get_scale() < scale
-            if not overflowed or scale <= 1.0 or not math.isfinite(metrics["loss"]):
-                return metrics
-
     def _clip_gradients(self) -> float:
         if self._scaler.is_enabled():
+            scale = self._scaler.get_scale()
             for optimizer in self.optimizers:
                 self._scaler.unscale_(optimizer)
             self._scaler.update()
+            self._scale_fell = self._scaler.get_scale() < scale and scale > 1.0
         limit = self.optim.clip_grad_norm or float("inf")
         return float(torch.nn.utils.clip_grad_norm_(self.trainable, limit))
 

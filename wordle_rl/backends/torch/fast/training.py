@@ -54,7 +54,7 @@ def _lay_out(trunk: Any, blocks: Blocks) -> Layout:
     sin = torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
     visible = torch.from_numpy(blocks.visible)[:, None]
     bias = weight.new_zeros(visible.shape).masked_fill_(~visible, -torch.inf)
-    path = torch.from_numpy(blocks.keys[:, : -blocks.size])
+    path = torch.from_numpy(blocks.keys[:, : -blocks.visible.shape[1]])
     return Layout(cos[0, :, None], sin[0, :, None], path, bias)
 
 

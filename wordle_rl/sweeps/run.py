@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import optuna
@@ -27,7 +26,7 @@ from wordle_rl.runs.files import open_lock
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.paths import ROOT, shorten
-from wordle_rl.runs.progress import Amount, announce, dated, describe_time
+from wordle_rl.runs.progress import Amount, announce, dated
 from wordle_rl.sweeps.ledger import (
     DONE,
     LIVE,
@@ -68,7 +67,7 @@ class _TrialStopped(Exception):
 def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], Any]) -> None:
     """Check a study, say what it costs and can find, run what is left, and show what it found.
 
-    build: the work of a run, perhaps with its `seconds`. Raises ValueError for a wrong config.
+    build: the work of a run. Raises ValueError for a wrong config.
     """
     with announce("checking each arm of the study"):
         works = plan.check(build)
@@ -77,10 +76,6 @@ def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], Any]) -> None:
         if trials < (plan.settings.n_trials or 0):
             print(f"hydra.sweeper.n_trials={plan.settings.n_trials}: there are {trials} points")
         print(f"{trials} trials, each with its output.log. In the first,\n{works[0]}")
-        if spent := [work.seconds for work in works if getattr(work, "seconds", None)]:
-            trials += 2 * len(plan.settings.confirm_seeds)
-            least, most = (describe_time(trials * fmean(e)) for e in zip(*spent, strict=True))
-            print(f"all {trials}: about {least} to {most} (less with trainer.steps=, fewer values)")
         check_power(plan)
     place = plan.settings.place
     before = read_record(place)

@@ -44,6 +44,7 @@ from wordle_rl.runs.timing import Timers
 from wordle_rl.training.checkpoint import Checkpointing, RunState
 from wordle_rl.training.curricula import Curriculum
 from wordle_rl.training.experiment import Experiment, describe_run_lineage, stages_of_run
+from wordle_rl.training.forecast import measure_seconds
 from wordle_rl.training.log import Reporter, RunLog
 from wordle_rl.training.progress import GUESS, StepLines, describe_wins
 from wordle_rl.training.step import Sample, StepResult, check_lengths, learn_step, sample_step
@@ -173,6 +174,8 @@ class Training:
 
     def begin(self) -> None:
         """Report on and validate the start policy, and save it as the first checkpoint."""
+        if self._writes and self.policy.num_parameters[1] >= SMALL:
+            self._tell_time()
         if self.setup.trainer.report:
             with self.clock("reports"):
                 self._reports.begin()
@@ -181,6 +184,17 @@ class Training:
         if self._writes and (wins := describe_wins({}, metrics)):
             print(bold(wins), flush=True)
         self.save(best=True)
+
+    def _tell_time(self) -> None:
+        """Print how long the run will take, where that can be measured."""
+        if rehearsal := self.policy.rehearsal():
+            with announce("timing a part of a step"):
+                seconds = measure_seconds(self.setup, self.work, rehearsal, self._form)
+            self.policy.timers.take()
+            print(
+                f"about {describe_time(seconds)} on this machine, if it stays as busy as it is",
+                flush=True,
+            )
 
     def restore(self) -> bool:
         """Return to the newest checkpoint. Returns whether begin() was complete there."""

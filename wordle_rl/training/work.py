@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from wordle_rl.rollouts.settings import Recipe
-from wordle_rl.runs.progress import describe_time
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.validation import choose_report_limit
 
@@ -27,7 +26,6 @@ class Work:
     looks: tuple[tuple[int, int], ...]  # steps between validations or watched games, and games
     reported: int  # games of a report
     validations: int
-    seconds: tuple[float, float] | None = None  # at least and at most, where they are foretold
 
     @property
     def run(self) -> Amount:
@@ -48,9 +46,6 @@ class Work:
         )
         if self.reported:
             told += " and reports"
-        if self.seconds:
-            least, most = map(describe_time, self.seconds)
-            told += f"\nabout {least} to {most} on this machine, if nothing else is running"
         return told
 
 

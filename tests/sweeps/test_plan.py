@@ -1,6 +1,8 @@
 """Studies as they are written: grammar, space, budget, sampler, the shipped files, the command."""
 
+import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from tests.helpers.studies import plan_of
+from wordle_rl.runs.config import admit_own
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.sweeps.ledger import build_sampler, open_storage
@@ -120,9 +123,13 @@ def test_an_address_that_cannot_be_opened_is_one_line_without_its_password():
 @pytest.mark.parametrize(
     "name", [*QUICK, *(pytest.param(s, marks=pytest.mark.slow) for s in STUDIES if s not in QUICK)]
 )
-def test_every_shipped_study_composes_and_builds(name, study_plan):
+def test_every_shipped_study_composes_and_builds(name, study_plan, monkeypatch):
     from wordle_rl.commands.build import build_experiment
 
+    if (ROOT / "sweeps" / name / "parts.py").is_file():  # --config-dir, as its head says
+        monkeypatch.setattr(os, "environ", os.environ.copy())
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        admit_own([f"--config-dir={ROOT / 'sweeps' / name}"])
     made: StudyPlan = study_plan(f"sweep={name}")
     if shipped := read_record(ROOT / "sweeps" / name):
         assert shipped["identity"] == made.identity(), "so that the shipped study can continue"

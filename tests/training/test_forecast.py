@@ -13,7 +13,6 @@ from wordle_rl.algorithms.base import Advantages
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.training import forecast, loop
 from wordle_rl.training.step import Sample
-from wordle_rl.training.validation import HeldOutPlay
 from wordle_rl.training.work import plan_work
 
 
@@ -29,29 +28,33 @@ def test_measuring_how_long_a_run_takes_changes_nothing_of_it(tmp_path, capsys, 
     assert_equal_runs(plain, timed)
 
 
-def test_a_part_of_the_work_is_timed_and_all_of_it_is_told(monkeypatch):
-    """By this clock a game takes 2 s, a step 5 s to play a group and 7 s to learn one."""
-    small = "num_generations=8 rollout.groups=20 trainer.steps=3 trainer.validation_games=64"
-    setup = build_experiment(resolve(composed("model=micro", *small.split())))
-    clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(forecast.time, "monotonic", lambda: clock.now)
-
-    def play(held_out: Any, secrets: Any, what: str) -> None:
-        held_out.spent[:] = 2.0 * len(secrets), len(secrets)
+@pytest.mark.parametrize(
+    ("given", "step"),
+    [
+        ("rollout=game", 6 * (40 + 60) + 3),
+        ("rollout=best_of", 6 * (40 + 60) + 3),
+        ("rollout=turn trainer.report=false", 40 + 60 + 3),
+        ("algorithm=distill", 6 * 60 + 3),  # a scripted player takes no time
+    ],
+)
+def test_an_answer_of_each_game_is_timed_and_all_answers_are_told(given, step, monkeypatch):
+    """A step's 160 answers take 40 s, of which 30 s decode, and 60 s to learn, and 3 s for all."""
+    small = "num_generations=8 rollout.groups=20 trainer.steps=5 trainer.watch_every=0"
+    setup = build_experiment(resolve(composed("model=micro", *small.split(), *given.split())))
+    spent: dict[str, float] = {}
+    rehearsal: Any = SimpleNamespace(timers=SimpleNamespace(take=lambda: spent))
 
     def sample_step(step: Any) -> Sample:
-        clock.now += 5.0 * step.recipe.rollout.groups
-        idle = Advantages(per_turn=[np.zeros(4)])
+        assert step.recipe.rollout.kind == "turn" and step.recipe.rollout.groups == 20
+        idle = Advantages(per_turn=[np.zeros(1)])
         return Sample(step=0, version=0, weights={}, rollouts=[], advantages=idle)
 
     def learn_step(step: Any, sample: Sample) -> None:
-        if sample.advantages.teaches.all():
-            clock.now += 7.0 * step.recipe.rollout.groups
+        assert sample.advantages.teaches.all()
+        spent.update(prefill=10.0, decode=30.0, forward=20.0, backward=40.0, optimizer=3.0)
 
-    monkeypatch.setattr(HeldOutPlay, "play", play)
     monkeypatch.setattr(forecast, "sample_step", sample_step)
     monkeypatch.setattr(forecast, "learn_step", learn_step)
     work = plan_work(setup, 1)
-    told = forecast.measure_seconds(setup, work, cast(Any, None), cast(Any, None))
-    assert told == 3 * 20 * (5.0 + 7.0) + work.held_out.games * 2.0
-    assert clock.now < 3 * (5.0 + 7.0)
+    told = forecast.measure_seconds(setup, work, rehearsal, cast(Any, None))
+    assert told == pytest.approx(5 * step + work.held_out * 6 * 40 / 160)

@@ -6,7 +6,7 @@ Axes: R rollouts of a step, K turns of a rollout, S sequences, T tokens.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +97,6 @@ class Imitation:
     """Which scripted player's games an algorithm learns from, and how they are made."""
 
     player: str  # its name, see wordle_rl.game.players
-    reasoning: Literal["none", "notes"] = "none"  # the thought before each guess
     choices: bool = False  # learn every guess that the player might have made, not only its own
     slips: float = 0.0  # share of turns in which a mistake, never learnt, replaces the guess
     on_policy: float = 0.0  # share of the groups that the model plays, and the player only teaches

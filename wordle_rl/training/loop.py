@@ -33,7 +33,7 @@ from wordle_rl.rollouts.forms import build_form, check_room
 from wordle_rl.rollouts.play import Portions, check_grammar
 from wordle_rl.rollouts.settings import Recipe, Step
 from wordle_rl.rollouts.talk import Rollout, games_of
-from wordle_rl.rollouts.teacher import check_thoughts, describe_cut
+from wordle_rl.rollouts.teacher import describe_cut
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.files import write_json
@@ -138,7 +138,6 @@ class Training:
         check_room(self._form, recipe.sampling, room, turns=turns, guesses=given)
         check_grammar(self._form, recipe.sampling, recipe.words.allowed_set)
         if recipe.teacher is not None:
-            check_thoughts(recipe.teacher, self._form, recipe.sampling)
             some = recipe.words.answers[::50]  # their letters differ, their lengths hardly
             if warning := describe_cut(self._form, recipe.sampling, some):
                 print(warning, file=sys.stderr)
@@ -174,7 +173,8 @@ class Training:
 
     def begin(self) -> None:
         """Report on and validate the start policy, and save it as the first checkpoint."""
-        if self._writes and self.policy.num_parameters[1] >= SMALL:
+        large = self.policy.num_parameters[1] >= SMALL
+        if large and self._writes and self.setup.recipe.dialogues is None:
             self._tell_time()
         if self.setup.trainer.report:
             with self.clock("reports"):
@@ -188,9 +188,8 @@ class Training:
     def _tell_time(self) -> None:
         """Print how long the run will take, where that can be measured."""
         if rehearsal := self.policy.rehearsal():
-            with announce("timing a part of a step"):
+            with announce("timing an answer of each game of a step"):
                 seconds = measure_seconds(self.setup, self.work, rehearsal, self._form)
-            self.policy.timers.take()
             print(
                 f"about {describe_time(seconds)} on this machine, if it stays as busy as it is",
                 flush=True,
@@ -315,7 +314,7 @@ class Training:
         if wins := describe_wins(self._log.start, metrics):
             print(bold(wins), flush=True)
         if done == 2 and self.policy.num_parameters[1] >= SMALL:  # the first step warms up
-            recipe, rest = self.setup.recipe, self.work.held_out.games * each
+            recipe, rest = self.setup.recipe, self.work.held_out * each
             now, fixed = recipe.rollout.num_generations, metrics.get("time/optimizer", 0.0)
             told = []
             for size in (2, 4, 8, 16) if recipe.teacher is None else (now,):

@@ -3,11 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from tests.helpers.tiny import batch_of, policy_of
+from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.memory import GB, Plan, find_machine
-from wordle_rl.backends.sizes import KNOWN
+from wordle_rl.backends.sizes import KNOWN, read_sizes
 from wordle_rl.policy.batch import ran_out_of_memory
 from wordle_rl.policy.settings import LoraSettings
 
@@ -92,6 +96,37 @@ def test_peaks_are_within_15_percent_of_a_count_of_every_tensor(name):
     assert one.peak_playing / GB == pytest.approx(playing, rel=0.15)
     assert one.peak_learning / GB == pytest.approx(learning, rel=0.15)
     assert plan(**changes, checkpointing=True).peak_learning / GB == pytest.approx(lean, rel=0.15)
+
+
+def test_layers_written_out_keep_what_is_planned():
+    """What autograd saves of four layers, for each token that they compute, but for weights."""
+    config = Qwen2Config(
+        vocab_size=340,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_hidden_layers=4,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+    )
+    policy = policy_of(Qwen2ForCausalLM(config), micro_batch_tokens=100_000, max_context=700)
+    opening, own, count = [10 + place % 200 for place in range(150)], 290, 8
+    batch = batch_of(
+        [(opening + [5 + row] * own, [0] * 150 + [1] * own) for row in range(count)], [1.0] * count
+    )
+    weights = {weight.untyped_storage().data_ptr() for weight in policy.lm.model.parameters()}
+    kept: dict[int, Any] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        policy._compute_loss(batch, np.arange(count), Grpo(beta=0.0))
+    saved = sum(part.nbytes() for place, part in kept.items() if place not in weights)
+    planned = plan(
+        sizes=read_sizes(config), device_kind="cpu", half=False, lora=None, longest=150 + own
+    )
+    assert saved / (150 + count * own) / 4 == pytest.approx(planned._layer, rel=0.05)
 
 
 def test_what_fits_is_found():

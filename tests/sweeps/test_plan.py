@@ -1,6 +1,5 @@
 """Studies as they are written: grammar, space, budget, sampler, the shipped files, the command."""
 
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -14,8 +13,8 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 from tests.helpers.studies import plan_of
 from wordle_rl.runs.config import admit_own
-from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.instantiate import NAMED, ConfigError
+from wordle_rl.runs.paths import CONFIG_DIR, ROOT
 from wordle_rl.sweeps.ledger import build_sampler, open_storage
 from wordle_rl.sweeps.plan import StudyPlan, plan_study
 from wordle_rl.sweeps.results import read_record
@@ -127,9 +126,10 @@ def test_every_shipped_study_composes_and_builds(name, study_plan, monkeypatch):
     from wordle_rl.commands.build import build_experiment
 
     if (ROOT / "sweeps" / name / "parts.py").is_file():  # --config-dir, as its head says
-        monkeypatch.setattr(os, "environ", os.environ.copy())
+        monkeypatch.setenv(CONFIG_DIR, str(ROOT / "sweeps" / name))
+        monkeypatch.setenv(NAMED, "")
         monkeypatch.setattr(sys, "path", [*sys.path])
-        admit_own([f"--config-dir={ROOT / 'sweeps' / name}"])
+        admit_own([])
     made: StudyPlan = study_plan(f"sweep={name}")
     if shipped := read_record(ROOT / "sweeps" / name):
         assert shipped["identity"] == made.identity(), "so that the shipped study can continue"

@@ -294,17 +294,19 @@ def settle_memory(
 
 def _apply(plan: Plan, asked: Plan, setup: Experiment) -> Experiment:
     """The experiment with what a plan changed of the one that was asked for."""
-    recipe, model, backend = setup.recipe, setup.model, setup.backend
+    recipe, model = setup.recipe, setup.model
+    backend: Any = setup.backend
     if plan.games != asked.games:
         rollout = replace(recipe.rollout, games_at_once=plan.games)
         recipe = replace(recipe, rollout=rollout)
     if plan.held_out_games != asked.held_out_games:
         model = replace(model, games_at_once=plan.held_out_games)
-    sizes: Any = {
-        "micro_batch_tokens": plan.micro_batch_tokens,
-        "gradient_checkpointing": plan.checkpointing,
-    }
-    return replace(setup, backend=replace(backend, **sizes), recipe=recipe, model=model)
+    backend = replace(
+        backend,
+        micro_batch_tokens=plan.micro_batch_tokens,
+        gradient_checkpointing=plan.checkpointing,
+    )
+    return replace(setup, backend=backend, recipe=recipe, model=model)
 
 
 def describe_free(peak: float) -> str:

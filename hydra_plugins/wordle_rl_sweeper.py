@@ -30,7 +30,6 @@ class StudySweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> None:
         """Run a study. arguments: the overrides of the command line without hydra's own."""
-        from wordle_rl.backends import load_backend
         from wordle_rl.backends.sizes import is_large
         from wordle_rl.commands.build import build_experiment
         from wordle_rl.sweeps.run import run_study
@@ -39,10 +38,7 @@ class StudySweeper(Sweeper):
 
         def count(config: dict[str, Any]) -> Any:
             setup = build_experiment(config)
-            work = plan_work(setup, SMALL * is_large(setup.model))
-            if not is_large(setup.model) or setup.backend.name == "mlx":
-                return work
-            return load_backend(setup.backend).foretell(work, setup)
+            return plan_work(setup, SMALL * is_large(setup.model))
 
         with user_errors():
             run_study(self.plan(arguments), count)

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sweeps.credit.parts import TurnSums
 from tests.helpers.outcomes import outcomes_by_turn
 from wordle_rl.algorithms.credit import Scale, group_advantages
 from wordle_rl.algorithms.dr_grpo import DrGrpo
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.rloo import Rloo, leave_one_out
-from wordle_rl.algorithms.turn_sums import TurnSums
 
 EVERY = [Grpo(), DrGrpo(normalizer=1), Rloo()]
 

@@ -21,8 +21,6 @@ from wordle_rl.game.rules import Clue, Rules, State, feedback_code
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.sampling import Draws
 from wordle_rl.policy.tokenizer import HFTokenizer
-from wordle_rl.prompts.parser import thought_of
-from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.prompts.styles import Symbols
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
@@ -146,38 +144,6 @@ def test_learning_the_distribution_has_the_mean_gradient_of_learning_each_answer
         assert torch.allclose(gradient, whole[name], atol=1e-5), name
     one = gradients_of(games_of("crate", distribution=True))
     assert any((one[n] * 3 - sampled[n]).abs().max() > 1e-3 for n in one)
-
-
-def test_the_targets_of_a_thought_are_its_wordings_and_those_of_the_guess_stay():
-    teacher, reasoning = RandomConsistent(KNOWLEDGE), Reasoning(KNOWLEDGE)
-    actor = ScriptedPlayer(player=teacher, draws=Draws(seed=4), reasoning=reasoning)
-    games = play(actor, new_games(["crate", "slate"], WORDS, Rules()))
-    style = Symbols(think=True)
-    tokens = TokenTeacher(TeacherSettings(player=teacher, reasoning=reasoning), FORM)
-    for game in games:
-        [talk] = scripted_talks(game, build_form("conversation", CHAT, style))
-        targets = tokens.of_talk(game, talk)
-        assert set(targets.places.tolist()) == set(np.flatnonzero(talk.trained).tolist())
-        for i, part in talk.answers.items():
-            turn, ids, start = game.turns[i], talk.ids[part.start : part.stop], part.start
-            thought = CHAT.tokenizer.encode(thought_of(turn.text))
-            assert thought and ids[: len(thought)] == thought
-            drawable = {reasoning(turn.state, turn.guess, u) for u in (0.1, 0.5, 0.9)}
-            wordings = [CHAT.tokenizer.encode(text) for text in drawable]
-            assert len(wordings) == 3
-            for place in range(len(thought)):
-                alike = [ids for ids in wordings if ids[:place] == thought[:place]]
-                expected = Counter(ids[place] for ids in alike)
-                here = targets.places == start + place
-                found = zip(targets.ids[here], targets.probabilities[here], strict=True)
-                shares = {token: count / len(alike) for token, count in expected.items()}
-                assert {int(t): float(p) for t, p in found} == pytest.approx(shares)
-            begin, end = start + len(thought), start + len(ids)
-            alone = tokens.targets(turn.state, ids[len(thought) :], begin)
-            behind = (targets.places >= begin) & (targets.places < end)
-            assert np.array_equal(targets.places[behind], alone.places)
-            assert np.array_equal(targets.ids[behind], alone.ids)
-            assert np.array_equal(targets.probabilities[behind], alone.probabilities)
 
 
 def test_a_share_of_the_groups_is_the_models_own_and_spread_over_the_step():

@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from tests.helpers.browser import NEEDS_BROWSER, Tab
 from tests.helpers.web_page import KNOWLEDGE, load, opponent_of
 from wordle_rl.commands.play import load_opponent
 from wordle_rl.game.players import GreedyEntropy
-from wordle_rl.game.rules import marks
+from wordle_rl.game.rules import Game, marks
+from wordle_rl.policy.sampling import Draws
+from wordle_rl.rollouts.teacher import ScriptedPlayer
 from wordle_rl.web.opponent import Choice, Opponent
 from wordle_rl.web.server import Page, build_app
 
@@ -46,9 +49,17 @@ def wait(page: Any, condition: str) -> None:
         page.wait_for_timeout(30)
 
 
-def thinker() -> Opponent:
+class Thinker(ScriptedPlayer):
     """Writes a thought that would be HTML if the page let it."""
-    return opponent_of(GreedyEntropy(KNOWLEDGE, opener="crane"), reasoning=lambda *_: THOUGHT)
+
+    def __call__(self, games: Mapping[int, Game], turn: int) -> None:
+        for game in games.values():
+            game.play("crane", text=f"{THOUGHT}<guess>crane</guess>", thought=THOUGHT)
+
+
+def thinker() -> Opponent:
+    player = GreedyEntropy(KNOWLEDGE, opener="crane")
+    return replace(opponent_of(player), seat=lambda: Thinker(player=player, draws=Draws(seed=0)))
 
 
 @pytest.fixture(scope="module")

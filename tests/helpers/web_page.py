@@ -1,7 +1,5 @@
 """Small players for tests of the page, and a server in a thread."""
 
-from typing import Any
-
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import GreedyEntropy, Player, RandomConsistent
@@ -18,13 +16,13 @@ WORDS = WordLists(answers=ANSWERS, allowed=tuple(sorted({*ANSWERS, "salet", "zon
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 
 
-def opponent_of(player: Player, rules: Rules | None = None, **more: Any) -> Opponent:
+def opponent_of(player: Player, rules: Rules | None = None) -> Opponent:
     return Opponent(
         knowledge=KNOWLEDGE,
         rules=rules or Rules(),
         rewards=RewardSet(components={"win": Win()}, weights={"win": 1.0}),
         secrets=ANSWERS,
-        seat=lambda: ScriptedPlayer(player=player, draws=Draws(seed=0), **more),
+        seat=lambda: ScriptedPlayer(player=player, draws=Draws(seed=0)),
     )
 
 

@@ -40,7 +40,12 @@ HOMES = {
 }
 PLAIN = set(ROOMS[1 : ROOMS.index("backends")])  # rooms of plain Python and numpy
 # But for tables, the bar below the steps, and the memory in use.
-INSTALLED = {("evaluation", "rich"), ("training", "rich"), ("training", "psutil")}
+INSTALLED = {
+    ("evaluation", "rich"),
+    ("evaluation", "scipy"),
+    ("training", "rich"),
+    ("training", "psutil"),
+}
 
 
 @dataclass(frozen=True)

@@ -3,20 +3,20 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from tests.helpers.families import build
 from tests.helpers.tiny import batch_of, policy_of
-from wordle_rl.backends.memory import GB, GameSize, Plan
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.backends.memory import GB, Plan, find_machine
 from wordle_rl.backends.sizes import KNOWN, read_sizes
 from wordle_rl.policy.batch import ran_out_of_memory
 from wordle_rl.policy.settings import LoraSettings
 
 QWEN, QWEN_SMALL = KNOWN["Qwen/Qwen2.5-3B-Instruct"], KNOWN["Qwen/Qwen2.5-1.5B-Instruct"]
 GEMMA = KNOWN["mlx-community/gemma-3-4b-it-bf16"]
-LONGEST = GameSize(opening=388, whole=2071, trained=1536)
 
 
 def plan(**changes: Any) -> Plan:
@@ -26,7 +26,6 @@ def plan(**changes: Any) -> Plan:
         "device_kind": "cuda",
         "half": True,
         "lora": LoraSettings(rank=32),
-        "game": LONGEST,
         "longest": 2071,
         "games": 512,
         "held_out_games": 200,
@@ -99,71 +98,35 @@ def test_peaks_are_within_15_percent_of_a_count_of_every_tensor(name):
     assert plan(**changes, checkpointing=True).peak_learning / GB == pytest.approx(lean, rel=0.15)
 
 
-class LayerTokens(TorchDispatchMode):
-    """Counts the tokens that the layers of a model compute, by their activations."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        if func is torch.ops.aten.silu.default:
-            self.count += made.numel() // made.shape[-1]
-        return made
-
-
-@pytest.mark.parametrize("checkpointing", [False, True])
-@pytest.mark.parametrize("length", [150, 600])
-@pytest.mark.parametrize("family", ["qwen3", "qwen2", "llama with biases"])
-def test_the_plan_and_the_trainer_share_the_same_openings(family, length, checkpointing):
-    model = build(family)
-    opening = length - 30
-    begin = [10 + place % 200 for place in range(opening)]
-    rows = [begin + [5 + row] * 30 for row in range(5)]
-    batch = batch_of([(ids, [0] * (opening + 5) + [1] * 25) for ids in rows], [1.0] * 5)
-    policy = policy_of(
-        model, micro_batch_tokens=5 * length, max_context=700, gradient_checkpointing=checkpointing
+def test_layers_written_out_keep_what_is_planned():
+    """What autograd saves of four layers, for each token that they compute, but for weights."""
+    config = Qwen2Config(
+        vocab_size=340,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_hidden_layers=4,
+        num_attention_heads=9,
+        num_key_value_heads=3,
     )
-    once, apart = (
-        replace(
-            plan(),
-            sizes=read_sizes(model.config),
-            device_kind="cpu",
-            half=False,
-            lora=None,
-            game=GameSize(opening=shared, whole=length, trained=25),
-            sequences=5,
-            micro_batch_tokens=5 * length,
-            checkpointing=checkpointing,
-        ).activations
-        for shared in (opening, 0)
+    policy = policy_of(Qwen2ForCausalLM(config), micro_batch_tokens=100_000, max_context=700)
+    opening, own, count = [10 + place % 200 for place in range(150)], 290, 8
+    batch = batch_of(
+        [(opening + [5 + row] * own, [0] * 150 + [1] * own) for row in range(count)], [1.0] * count
     )
-    with LayerTokens() as tokens:
-        policy.score(batch)
-    layers = model.config.num_hidden_layers
-    assert (tokens.count < 0.7 * layers * 5 * length) == (once < 0.7 * apart)
+    weights = {weight.untyped_storage().data_ptr() for weight in policy.lm.model.parameters()}
+    kept: dict[int, Any] = {}
 
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
+        return tensor
 
-@pytest.mark.parametrize("alike", [2, 4])
-def test_the_plan_and_the_trainer_compute_each_prompt_once(alike):
-    model, opening, length = build("qwen3"), 120, 150
-    rows = [[10 + row // alike] * opening + [5 + row] * 30 for row in range(8)]
-    batch = batch_of([(ids, [0] * opening + [1] * 30) for ids in rows], [1.0] * 8)
-    planned = replace(
-        plan(),
-        sizes=read_sizes(model.config),
-        device_kind="cpu",
-        lora=None,
-        sequences=8,
-        game=GameSize(opening, length, 30),
-        micro_batch_tokens=8 * length,
-        alike=alike,
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        policy._compute_loss(batch, np.arange(count), Grpo(beta=0.0))
+    saved = sum(part.nbytes() for place, part in kept.items() if place not in weights)
+    planned = plan(
+        sizes=read_sizes(config), device_kind="cpu", half=False, lora=None, longest=150 + own
     )
-    with LayerTokens() as tokens:
-        policy_of(model, micro_batch_tokens=8 * length, max_context=700).score(batch)
-    expected = model.config.num_hidden_layers * (8 * length - planned.shared)
-    assert tokens.count == pytest.approx(expected, rel=0.02)
+    assert saved / (150 + count * own) / 4 == pytest.approx(planned._layer, rel=0.05)
 
 
 def test_what_fits_is_found():
@@ -175,6 +138,10 @@ def test_what_fits_is_found():
     assert replace(one, micro_batch_tokens=tokens).peak_learning <= 30 * GB
     assert replace(one, micro_batch_tokens=2 * tokens).peak_learning > 30 * GB
     assert one.find_tokens(10 * GB) == 0
+    whole, parts = (find_machine(one, in_parts=some) for some in (False, True))
+    assert (whole - 1) * 0.92 * GB < one.peak <= whole * 0.92 * GB
+    assert one.fit((parts - 1) * 0.92 * GB) is None
+    assert one.fit(parts * 0.92 * GB) is not None and parts < whole
     taught = plan(games=0)  # a teacher plays
     assert taught.peak_playing == taught.while_playing(200)
 

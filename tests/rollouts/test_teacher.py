@@ -1,4 +1,4 @@
-"""Scripted players at the table: thoughts before an answer, solved examples, time that runs out."""
+"""Scripted players at the table: their answers as tokens, solved examples."""
 
 import pytest
 
@@ -9,8 +9,6 @@ from wordle_rl.game.players import RandomConsistent
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.sampling import Draws
 from wordle_rl.policy.tokenizer import HFTokenizer
-from wordle_rl.prompts.parser import thought_of
-from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.play import new_games, play
@@ -18,22 +16,15 @@ from wordle_rl.rollouts.teacher import ScriptedPlayer, draw_shots, scripted_talk
 
 
 @pytest.mark.parametrize("form", ["conversation", "fresh", "tool"])
-def test_a_thought_stands_before_the_answer_in_every_form(form):
+def test_a_scripted_guess_is_written_as_every_form_asks_for_it(form):
     chat = Chat(HFTokenizer(qwen_like_tokenizer(QWEN_TOOLS)))
-    actor = ScriptedPlayer(
-        player=RandomConsistent(KNOWLEDGE), draws=Draws(seed=5), reasoning=Reasoning(KNOWLEDGE)
-    )
+    actor = ScriptedPlayer(player=RandomConsistent(KNOWLEDGE), draws=Draws(seed=5))
     [game] = play(actor, new_games([WORDS.answers[3]], WORDS, Rules()))
     seen = build_form(form, chat, STYLE)
     for turn, tokens in zip(game.turns, turns_of(scripted_talks(game, seen)), strict=True):
         assert turn.guess is not None
-        thought = thought_of(turn.text)
-        assert thought and thought == turn.thought
-        answer = chat.answer(seen.write(turn.guess))
-        assert tokens.ids[-len(answer) :] == answer
-        text = chat.tokenizer.decode(tokens.ids)
-        assert text == thought + seen.write(turn.guess)
-        assert seen.parse(text).guess == turn.guess
+        assert tokens.ids == seen.chat.answer(seen.write(turn.guess))
+        assert seen.parse(chat.tokenizer.decode(tokens.ids)).guess == turn.guess
 
 
 def test_the_guesses_fit_their_states_which_have_more_and_more_clues() -> None:

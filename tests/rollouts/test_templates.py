@@ -225,7 +225,7 @@ def test_scripted_answers_are_the_tokens_of_the_whole_conversation(scheme, templ
     whole = inner.apply_chat_template(messages, return_dict=False)
     assert ids == whole[: len(ids)] and set(whole[len(ids) :]) <= set(chat.reply("", last_id=0))
     # Behind a thought a guess has no blank of its own.
-    behind = [*chat.thought("so"), *chat.answer(said, begins=False)]
+    behind = [*inner("so").input_ids, *chat.answer(said, begins=False)]
     assert inner.decode(behind).strip() == f"so{said}</s>"
 
 

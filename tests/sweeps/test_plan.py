@@ -1,6 +1,7 @@
 """Studies as they are written: grammar, space, budget, sampler, the shipped files, the command."""
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from tests.helpers.studies import plan_of
-from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.config import admit_own
+from wordle_rl.runs.instantiate import NAMED, ConfigError
+from wordle_rl.runs.paths import CONFIG_DIR, ROOT
 from wordle_rl.sweeps.draw import build_sampler
 from wordle_rl.sweeps.plan import StudyPlan, plan_study
 from wordle_rl.sweeps.results import read_record
@@ -112,9 +114,14 @@ def test_a_sampler_repeats_itself_by_trial_and_differs_by_seed():
 @pytest.mark.parametrize(
     "name", [*QUICK, *(pytest.param(s, marks=pytest.mark.slow) for s in STUDIES if s not in QUICK)]
 )
-def test_every_shipped_study_composes_and_builds(name, study_plan):
+def test_every_shipped_study_composes_and_builds(name, study_plan, monkeypatch):
     from wordle_rl.commands.build import build_experiment
 
+    if (ROOT / "sweeps" / name / "parts.py").is_file():  # --config-dir, as its head says
+        monkeypatch.setenv(CONFIG_DIR, str(ROOT / "sweeps" / name))
+        monkeypatch.setenv(NAMED, "")
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        admit_own([])
     made: StudyPlan = study_plan(f"sweep={name}")
     if shipped := read_record(ROOT / "sweeps" / name):
         assert shipped["identity"] == made.identity(), "so that the shipped study can continue"

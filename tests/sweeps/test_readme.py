@@ -113,12 +113,10 @@ def test_settings_without_a_default_end_in_a_verdict_on_page_and_terminal(
     monkeypatch.setattr("wordle_rl.sweeps.readme.save_figure", lambda *_: None)  # the slowest part
     monkeypatch.setenv("FAKE", '{"secrets": 40, "steps": 1}')
     node: Any = {"params": {"seed": f"choice({seeds})", "x": "choice(0.1, 0.9)"}}
-    its = type("Work", (str,), {"seconds": (7200.0, 10800.0)})("its work")
-    run_fakes(tmp_path, lambda plan: run_study(plan, lambda _: its), **node)
+    run_fakes(tmp_path, lambda plan: run_study(plan, lambda _: "its work"), **node)
     said, page = capsys.readouterr().out, (tmp_path / "study" / "README.md").read_text()
     assert "In the first,\nits work\n" in said and "best" not in said
-    trials = 2 * len(seeds.split(","))
-    assert re.search(rf"about {2 * trials}\.0 h to {3 * trials}\.0 h .*\nwhat seeds buy: ", said)
+    assert "\nwhat seeds buy: " in said
     assert "\n\nDoes x=0.9 do better than x=0.1?\n\n" in page
     if seeds == "0":
         for text in (said, page):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from sweeps.credit.parts import TurnSums
 from tests.helpers.backends import BACKENDS
 from tests.helpers.configs import OPTIONS
 from tests.helpers.tiny import WORDS
@@ -31,7 +32,6 @@ from wordle_rl.algorithms.opd import Opd
 from wordle_rl.algorithms.ppo import Ppo
 from wordle_rl.algorithms.rloo import Rloo
 from wordle_rl.algorithms.sft import Sft
-from wordle_rl.algorithms.turn_sums import TurnSums
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import Mistakes, RandomConsistent

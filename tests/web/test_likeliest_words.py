@@ -125,14 +125,14 @@ def test_chances_of_a_turn_are_those_behind_the_conversation_so_far(micro):
 def test_a_model_that_thinks_is_asked_behind_its_thought(micro):
     player, thought = player_of(micro), "<think>no clue yet</think>"
     chat, prompt = player.form.chat, player.form.opening(State())
-    ids = [*chat.thought(thought), *chat.answer("<guess>crane</guess>", begins=False)]
+    ids = [*chat.tokenizer.encode(thought), *chat.answer("<guess>crane</guess>", begins=False)]
     game = Game("slate", micro.knowledge.words.allowed_set)
     game.play("crane", text=f"{thought}<guess>crane</guess>", thought=thought)
     watched = WatchedGame(game=game, talks=[talk_of((prompt, ids))])
     chances = micro.chances(watched, 0)
     assert chances is not None
     model = plain_copy(player.engine._model._lm.model)  # type: ignore[attr-defined]
-    behind = [*prompt, *chat.thought(thought)]
+    behind = [*prompt, *chat.tokenizer.encode(thought)]
     [expected] = plain_scores(model, behind, [chat.answer("<guess>crane</guess>", begins=False)])
     [at_once] = plain_scores(model, prompt, [chat.answer("<guess>crane</guess>")])
     assert chances.words["crane"] == pytest.approx(expected, rel=1e-3)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,7 +98,6 @@ class Imitation:
     """Which scripted player's games an algorithm learns from, and how they are made."""
 
     player: str  # its name, see wordle_rl.game.players
-    reasoning: Literal["none", "notes"] = "none"  # the thought before each guess
     choices: bool = False  # learn every guess that the player might have made, not only its own
     slips: float = 0.0  # share of turns in which a mistake, never learnt, replaces the guess
     own_share: float = 0.0  # share of the groups that the model plays, and the player only teaches

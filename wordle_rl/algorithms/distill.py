@@ -29,10 +29,10 @@ class Distill(Sft):
     on_policy: bool | Share = False
 
     def __post_init__(self) -> None:
-        if self.on_policy and (self.targets == "sampled" or self.reasoning != "none"):
+        if self.on_policy and self.targets == "sampled":
             raise ValueError(
-                "algorithm.on_policy needs algorithm.reasoning=none and "
-                "algorithm.targets=distribution: the player did not make the model's guesses"
+                "algorithm.on_policy needs algorithm.targets=distribution: the player did not make "
+                "the model's guesses"
             )
         if self.on_policy == 1 and self.slips:
             raise ValueError(
@@ -44,7 +44,6 @@ class Distill(Sft):
     def imitates(self) -> Imitation | None:
         return Imitation(
             player=self.player,
-            reasoning=self.reasoning,
             slips=self.slips,
             choices=self.targets == "distribution",
             own_share=float(self.on_policy),

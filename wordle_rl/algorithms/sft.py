@@ -4,7 +4,7 @@ The rollouts are the player's games, written as if the policy had played them.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -24,11 +24,10 @@ class Sft(Algorithm):
     """loss = -log p(token), averaged over all tokens of the player's answers."""
 
     player: str = "random_consistent"  # the scripted player to imitate, see wordle_rl.game.players
-    reasoning: Literal["none", "notes"] = "none"  # the thought before each guess
 
     @property
     def imitates(self) -> Imitation | None:
-        return Imitation(player=self.player, reasoning=self.reasoning)
+        return Imitation(player=self.player)
 
     def advantages(self, outcomes: StepOutcomes) -> Advantages:
         return Advantages(per_turn=[np.ones(len(returns)) for returns in outcomes.returns])

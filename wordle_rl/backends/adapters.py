@@ -186,21 +186,13 @@ def convert_adapter(source: Path, target: Path, *, base: str | None = None) -> A
     """
     form = read_adapter_form(source)
     other: AdapterFormat = "mlx" if form == "peft" else "peft"
-    config, weights = read_object(source / ADAPTER), read_weights(source / FILES[form])
+    config, modules = read_object(source / ADAPTER), set[str]()
     if target.exists():
         raise ConfigError(f"{target} exists already: name a new folder")
-    modules, converted = set[str](), {}
-    for name, tensor in weights.items():
-        found = _NAMES[form].fullmatch(name)
-        if found is None or found[1] not in _TRUNKS[form] or tensor.ndim != 2:
-            raise ConfigError(f"{source}: {name} is no LoRA weight of a layer that can be mapped")
-        trunk, layer, module, letter = found.groups()
-        adapted = f"{_TRUNKS[form][trunk]}.layers.{layer}.{module}"
-        modules.add(adapted)
-        if form == "peft":
-            new = f"{adapted}.lora_{letter.lower()}"
-        else:
-            new = f"base_model.model.{adapted}.lora_{letter.upper()}.weight"
+    converted = {}
+    for name, tensor in read_weights(source / FILES[form]).items():
+        module, new = _convert_name(source, form, name, tensor.ndim)
+        modules.add(module)
         converted[new] = tensor.T.contiguous()
     described = _describe_mlx if form == "peft" else _describe_peft
     try:
@@ -219,13 +211,32 @@ def convert_adapter(source: Path, target: Path, *, base: str | None = None) -> A
     return other
 
 
+def _convert_name(source: Path, form: AdapterFormat, name: str, axes: int) -> tuple[str, str]:
+    """The matrix that a weight of an adapter changes, and the weight's name in the other form.
+
+    axes: of the weight. Raises ConfigError for a weight that the other form cannot name.
+    """
+    found = _NAMES[form].fullmatch(name)
+    if found is None or found[1] not in _TRUNKS[form] or axes != 2:
+        raise ConfigError(f"{source}: {name} is no LoRA weight of a layer that can be mapped")
+    trunk, layer, module, letter = found.groups()
+    adapted = f"{_TRUNKS[form][trunk]}.layers.{layer}.{module}"
+    if form == "peft":
+        return adapted, f"{adapted}.lora_{letter.lower()}"
+    return adapted, f"base_model.model.{adapted}.lora_{letter.upper()}.weight"
+
+
 def _describe_mlx(config: dict[str, Any], modules: list[str]) -> dict[str, Any]:
     """mlx-lm's config of an adapter, of PEFT's. modules: whole names of the adapted matrices.
 
     Ends of names would fit more layers than were adapted, or matrices of a vision tower.
     """
     for name, value in config.items():
-        if value not in _PLAIN[name] if name in _PLAIN else value and name not in _CARRIED:
+        if name in _PLAIN:
+            can_be_said = value in _PLAIN[name]
+        else:
+            can_be_said = not value or name in _CARRIED
+        if not can_be_said:
             raise ConfigError(f"mlx-lm has nothing for {name}={value!r}")
     root = math.sqrt(config["r"]) if config.get("use_rslora") else config["r"]
     parameters = {

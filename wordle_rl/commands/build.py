@@ -46,7 +46,6 @@ from wordle_rl.policy.settings import (
     ModelSettings,
     ServerSettings,
 )
-from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.scoring import build_reward_set
 from wordle_rl.rollouts.history import History, HistorySettings
@@ -221,7 +220,7 @@ def _build_recipe(
         sampling=sampling,
         algorithm=algorithm,
         rewards=build_reward_set(config["reward"], knowledge, rollout.form),
-        teacher=None if data and data.dialogues else build_teacher(algorithm, knowledge, style),
+        teacher=None if data and data.dialogues else build_teacher(algorithm, knowledge),
         secrets=data.secrets if data and data.states else settings.training_secrets(words, splits),
         allowed_secrets=settings.allowed_secrets(words, splits),
         allowed_share=settings.allowed_share,
@@ -296,23 +295,16 @@ def choose_player(
     return own
 
 
-def build_teacher(
-    algorithm: Algorithm, knowledge: Knowledge, style: PromptStyle
-) -> TeacherSettings | None:
+def build_teacher(algorithm: Algorithm, knowledge: Knowledge) -> TeacherSettings | None:
     """Build the teacher whose games the algorithm imitates, None if it imitates nobody."""
     wanted = algorithm.imitates
     if wanted is None:
         return None
     player = choose_player("algorithm.player", wanted.player)(knowledge)
-    thinks = wanted.reasoning != "none"
     refuse(
         wanted.choices and not isinstance(player, Teacher),
         "algorithm.targets=distribution needs a player that chooses among guesses, "
         f"random_consistent or random_consistent_allowed, not {wanted.player}",
-    )
-    refuse(
-        thinks and not style.think,
-        "algorithm.reasoning=notes needs a prompt that asks for it: set prompt.think=true",
     )
     pool: Literal["answers", "allowed"]
     pool = "allowed" if wanted.player.endswith("_allowed") else "answers"
@@ -321,7 +313,6 @@ def build_teacher(
         mistakes=Mistakes(knowledge, pool) if wanted.slips else None,
         slips=wanted.slips,
         distribution=wanted.choices,
-        reasoning=Reasoning(knowledge) if thinks else None,
         guessable=knowledge.words.allowed if wanted.own_share else None,
         own_share=wanted.own_share,
     )

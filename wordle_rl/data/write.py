@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, State
 from wordle_rl.policy.sampling import Draws, Purpose, planned
 from wordle_rl.rollouts.chat import entry
@@ -50,9 +49,7 @@ class Synthesis:
         """Games of the recipe's teacher from empty boards."""
         teacher = self.recipe.teacher
         assert teacher is not None
-        player = ScriptedPlayer(
-            player=teacher.player, draws=Draws(seed=self.recipe.seed), reasoning=teacher.reasoning
-        )
+        player = ScriptedPlayer(player=teacher.player, draws=Draws(seed=self.recipe.seed))
         secrets, recipe = self._draw_secrets(count), self.recipe
         return play(player, new_games(secrets, recipe.words, recipe.rules))
 
@@ -110,8 +107,7 @@ class Synthesis:
         return messages
 
     def _answer(self, game: Game, turn: int) -> Row:
-        """A player's answer: its thought, and its guess as the prompt asks for it."""
-        played = game.turns[turn]
-        assert played.guess is not None  # the teachers that make rows always guess
-        thought = played.text.removesuffix(guess_text(played.guess))
-        return entry("assistant", thought + self.recipe.style.write(played.guess))
+        """A player's guess as the prompt asks for it."""
+        guess = game.turns[turn].guess
+        assert guess is not None  # the teachers that make rows always guess
+        return entry("assistant", self.recipe.style.write(guess))

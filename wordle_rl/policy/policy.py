@@ -79,6 +79,13 @@ class Policy(ABC):
         rows, stops, most = self.make_cache(self.lm), self.tokenizer.stop_ids, self._max_context
         return CachedEngine(rows, stop_ids=stops, max_context=most, timers=self.timers)
 
+    def rehearsal(self) -> Policy | None:
+        """A policy that computes as this one and takes no step, to time a run with.
+
+        None where a part of a step does not tell how long the whole one takes.
+        """
+        return None
+
     def check_predictions(self) -> None:
         """Raise NotFinite if what follows a stop token overflows, though the weights do not."""
         self._build_engine().next_logprobs([sorted(self.tokenizer.stop_ids)[:1]])

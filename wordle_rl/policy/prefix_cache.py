@@ -173,31 +173,40 @@ class CachedEngine:
 
         Returns hidden states by slot, and [slots] which prompt is in each slot.
         """
-        held, self._held = self._held, []  # nothing counts if this call ends in an error
-        first: dict[tuple[int, ...], int] = {}
+        first: dict[tuple[int, ...], int] = {}  # each prompt once, and where it comes first
         for i, ids in enumerate(prompts):
             first.setdefault(ids, i)
-        unlike = list(first)
-        found = find_prefixes(unlike, held)
+        distinct = list(first)
+        prefixes = self._find_prefixes(distinct)
+        slots = self._assign_slots([slot if shared else None for slot, shared in prefixes])
+        order = np.argsort(slots)
+        hidden = self._feed(
+            [distinct[i][prefixes[i][1] :] for i in order], [prefixes[i][1] for i in order]
+        )
+        repeats = [i for i, ids in enumerate(prompts) if first[ids] != i]
+        if repeats:
+            slot_of = dict(zip(distinct, slots, strict=True))
+            sources = [slot_of[prompts[i]] for i in repeats]
+            self._model.copy(sources, range(len(distinct), len(prompts)))
+            hidden = self._model.pick(hidden, [*range(len(distinct)), *sources])
+        return hidden, np.array([first[distinct[i]] for i in order] + repeats)
+
+    def _find_prefixes(self, prompts: list[tuple[int, ...]]) -> list[tuple[int, int]]:
+        """For each prompt the slot with its beginning, and how many of its tokens are there.
+
+        Where no held row helps, what all prompts begin with is fed to slot 0.
+        """
+        held, self._held = self._held, []  # nothing counts if this call ends in an error
+        found = find_prefixes(prompts, held)
         if self._model.whole:
             found = [(i, n) if n and n == len(held[i]) else (0, 0) for i, n in found]
-        if len(unlike) > 1 and not any(shared for _, shared in found):
-            room = min(map(len, unlike)) - 1  # no two have less in common than these
-            if opening := min(common_prefix(min(unlike), max(unlike)), room):
-                self._feed([unlike[0][:opening]], [0])
-                found = [(0, opening)] * len(unlike)
-        slots = self._assign_slots([slot if shared else None for slot, shared in found])
-        order = np.argsort(slots)
-        hidden = self._feed([unlike[i][found[i][1] :] for i in order], [found[i][1] for i in order])
-        # Copies of prompts that came several times.
-        again = [i for i, ids in enumerate(prompts) if first[ids] != i]
-        at = np.array([first[unlike[i]] for i in order] + again)
-        if again:
-            slot_of = dict(zip(unlike, slots, strict=True))
-            sources = [slot_of[prompts[i]] for i in again]
-            self._model.copy(sources, range(len(unlike), len(prompts)))
-            hidden = self._model.pick(hidden, [*range(len(unlike)), *sources])
-        return hidden, at
+        if len(prompts) == 1 or any(shared for _, shared in found):
+            return found
+        room = min(map(len, prompts)) - 1  # no two have less in common than these
+        opening = min(common_prefix(min(prompts), max(prompts)), room)
+        if opening:
+            self._feed([prompts[0][:opening]], [0])
+        return [(0, opening)] * len(prompts)
 
     def _feed(self, feeds: list[tuple[int, ...]], starts: Sequence[int]) -> Any:
         counts = np.array([len(ids) for ids in feeds])
@@ -244,16 +253,7 @@ class CachedEngine:
             now = [answers[i] for i in at[:live].tolist()]
             # What is drawn for a row whose answer has ended is thrown away.
             places = [min(len(answer.ids), sampling.max_tokens - 1) for answer in now]
-            numbers = uniforms[at[:live], places]
-            choices = [some for answer in now if (some := answer.next_choices) is not None]
-            options = Options.of(choices) if choices else None
-            # The one place where tokens are drawn: what these logits exclude is never said.
-            logits = self._model.compute_logits(hidden, options)
-            ids, logprobs = self._model.draw(logits, sampling, numbers)
-            ids = ids if options is None else options.tokens[ids]
-            for answer, token, logprob in zip(now, ids.tolist(), logprobs.tolist(), strict=True):
-                if answer.stop is None:
-                    answer.take(token, logprob)
+            self._draw(now, hidden, sampling, uniforms[at[:live], places])
             going = np.array([answer.stop is None for answer in now])
             if not going.any():
                 return at
@@ -264,6 +264,20 @@ class CachedEngine:
             new = [answer.feed() for answer in now]
             hidden = self._feed([tuple(ids) or (0,) for ids in new], lengths[:live].tolist())
             lengths[:live] += [len(ids) for ids in new]
+
+    def _draw(
+        self, answers: list[_Answer], hidden: Any, sampling: Sampling, uniforms: NDArray[np.float64]
+    ) -> None:
+        """Draw the next token of each answer. uniforms: [n] a number for each."""
+        choices = [some for answer in answers if (some := answer.next_choices) is not None]
+        options = Options.of(choices) if choices else None
+        # The one place where tokens are drawn: what these logits exclude is never said.
+        logits = self._model.compute_logits(hidden, options)
+        ids, logprobs = self._model.draw(logits, sampling, uniforms)
+        ids = ids if options is None else options.tokens[ids]
+        for answer, token, logprob in zip(answers, ids.tolist(), logprobs.tolist(), strict=True):
+            if answer.stop is None:
+                answer.take(token, logprob)
 
     def _move_forward(self, going: Ints, lengths: Ints, at: Ints) -> int:
         """Swap slots so that the rows that go on come first. Returns how many there are."""

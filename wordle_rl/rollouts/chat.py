@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from wordle_rl.policy.tokenizer import HFTokenizer
-from wordle_rl.prompts.parser import CLOSE_THINK, OPEN_THINK, TOOL, call_message, parse_call
+from wordle_rl.prompts.parser import CLOSE_THINK, TOOL, call_message, parse_call
 
 _TOOLS = (
     "rollout.form=tool needs a model whose chat template has tools and writes their calls as "
@@ -107,17 +107,9 @@ class Chat:
         text = self._begin_answer(text) if begins else text
         return [*self._encode_answer(before, text), self.turn_end_id]
 
-    def thought(self, text: str) -> list[int]:
-        """Ids of a thought at the beginning of a scripted player's answer."""
-        return self._encode_behind(self._prompt, self._begin_answer(text))
-
     def _begin_answer(self, text: str) -> str:
         """An answer's text as it follows the generation prompt."""
-        if not self.opened:
-            return self._lead + text
-        if text.startswith(OPEN_THINK):
-            return text.removeprefix(OPEN_THINK).removeprefix(self.opened[len(OPEN_THINK) :])
-        return f"{CLOSE_THINK}\n{text}"  # no thought
+        return f"{CLOSE_THINK}\n{text}" if self.opened else self._lead + text
 
     def read(self, ids: list[int]) -> str:
         """The text of an answer, with the part of its thought that is in the prompt."""

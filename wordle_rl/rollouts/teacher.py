@@ -8,7 +8,6 @@ from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import Player, RandomConsistent, guess_text
 from wordle_rl.game.rules import Game, PlayedTurn, Rules
 from wordle_rl.policy.sampling import Draws, Purpose, Sampling, Stream, generator
-from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.rollouts.forms import Form
 from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.talk import Talk
@@ -22,7 +21,6 @@ class TeacherSettings:
     mistakes: Player | None = None  # sometimes guesses in the player's place; this is not learnt
     slips: float = 0.0  # how often, 0..1
     distribution: bool = False  # learn all the player might have answered; it must be a Teacher
-    reasoning: Reasoning | None = None  # writes the thought before each guess
     # Words that the model may guess where it plays its own games. None: the player plays.
     guessable: Sequence[str] | None = None
     own_share: float = 1.0  # of the groups that are the model's own games with guessable
@@ -42,7 +40,7 @@ class ScriptedPlayer(TeacherSettings):
     slipped: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def __call__(self, games: Mapping[int, Game], turn: int) -> None:
-        which, slip, wording = self.draws.uniforms(list(games), turn, 3).T
+        which, slip = self.draws.uniforms(list(games), turn, 2).T
         states = [game.state for game in games.values()]
         words = self.player.answer(states, which)
         if self.mistakes is not None:
@@ -51,13 +49,8 @@ class ScriptedPlayer(TeacherSettings):
                 if slip[i] < self.slips:
                     words[i] = instead[i]
                     self.slipped[number].add(turn)
-        for (number, game), word, uniform in zip(games.items(), words, wording, strict=True):
-            thought = ""
-            if self.reasoning is not None:
-                # The thought before a mistake gives no reason for it.
-                reasoned = None if turn in self.slipped[number] else word
-                thought = self.reasoning(game.state, reasoned, uniform)
-            game.play(word, text=thought + guess_text(word), thought=thought)
+        for game, word in zip(games.values(), words, strict=True):
+            game.play(word, text=guess_text(word))
 
 
 def scripted_talks(game: Game, form: Form, slipped: Collection[int] = ()) -> list[Talk]:
@@ -75,26 +68,8 @@ def scripted_talks(game: Game, form: Form, slipped: Collection[int] = ()) -> lis
         if i == 0 or form.fresh:
             talks.append(Talk())
         talks[-1].hear(prompt, i)
-        # Encoded apart, so that the tokens of the guess do not depend on the thought before it.
-        thought = chat.thought(turn.thought) if turn.thought else []
-        ids = [*thought, *chat.answer(form.written(turn), begins=not thought)]
-        talks[-1].answer(ids, i, trained=i not in slipped)
+        talks[-1].answer(chat.answer(form.written(turn)), i, trained=i not in slipped)
     return talks
-
-
-def check_thoughts(lesson: TeacherSettings, form: Form, sampling: Sampling) -> None:
-    """Raise ValueError unless any thought and the guess behind it fit into an answer."""
-    if lesson.reasoning is None:
-        return
-    thought = max(len(form.chat.thought(text)) for text in lesson.reasoning.longest())
-    guess = max(
-        len(form.chat.answer(form.write(word), begins=False)) for word in lesson.reasoning.words
-    )
-    if thought + guess > sampling.max_tokens:
-        raise ValueError(
-            f"sampling.max_tokens must be {thought + guess} or more with algorithm.reasoning=notes,"
-            f" not {sampling.max_tokens}: the longest thought has {thought} of this model's tokens"
-        )
 
 
 def describe_cut(form: Form, sampling: Sampling, words: Iterable[str]) -> str | None:

@@ -20,7 +20,7 @@ from wordle_rl.runs.errors import fail
 from wordle_rl.runs.files import open_lock
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.paths import ROOT, shorten
-from wordle_rl.runs.progress import Amount, announce, dated, describe_time
+from wordle_rl.runs.progress import Amount, announce, dated
 from wordle_rl.sweeps.draw import build_pruner, build_sampler
 from wordle_rl.sweeps.plan import StudyPlan
 from wordle_rl.sweeps.power import tell_power
@@ -43,7 +43,7 @@ class StudyStopped(Exception):
 def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], Any]) -> None:
     """Check a study, say what it costs and can find, run what is left, and show what it found.
 
-    build: the work of a run, perhaps with its `seconds`. Raises ValueError for a wrong config.
+    build: the work of a run. Raises ValueError for a wrong config.
     """
     with announce("checking each arm of the study"):
         works = plan.check(build)
@@ -68,15 +68,11 @@ def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], Any]) -> None:
 
 
 def _print_cost(plan: StudyPlan, works: list[Any]) -> None:
-    """works: of a run of each arm, perhaps with its `seconds`."""
+    """works: of a run of each arm."""
     trials, asked = plan.n_trials, plan.settings.n_trials
     if trials < (asked or 0):
         print(f"hydra.sweeper.n_trials={asked}: there are {trials} points")
     print(f"{trials} trials, each with its output.log. In the first,\n{works[0]}")
-    if spent := [work.seconds for work in works if getattr(work, "seconds", None)]:
-        trials += 2 * len(plan.settings.confirm_seeds)
-        least, most = (describe_time(trials * fmean(e)) for e in zip(*spent, strict=True))
-        print(f"all {trials}: about {least} to {most} (less with trainer.steps=, fewer values)")
 
 
 def run_trials(plan: StudyPlan) -> int:

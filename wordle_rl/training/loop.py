@@ -30,7 +30,7 @@ from wordle_rl.rollouts.forms import build_form, check_room
 from wordle_rl.rollouts.play import check_grammar
 from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import games_of
-from wordle_rl.rollouts.teacher import check_thoughts, describe_cut
+from wordle_rl.rollouts.teacher import describe_cut
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.files import write_json
@@ -40,6 +40,7 @@ from wordle_rl.runs.progress import Amount, announce, describe_time
 from wordle_rl.runs.timing import Timers
 from wordle_rl.training.checkpoint import Checkpointing, RunState
 from wordle_rl.training.experiment import Experiment, describe_run_lineage, stages_of_run
+from wordle_rl.training.forecast import measure_seconds
 from wordle_rl.training.log import Reporter, RunLog
 from wordle_rl.training.pipeline import Pipeline
 from wordle_rl.training.progress import GUESS, StepLines, describe_wins
@@ -134,13 +135,12 @@ class Training:
         check_room(form, recipe.sampling, room, turns=turns, guesses=guesses)
         check_grammar(form, recipe.sampling, recipe.words.allowed_set)
         if recipe.teacher is not None:
-            check_thoughts(recipe.teacher, form, recipe.sampling)
             some = recipe.words.answers[::50]  # their letters differ, their lengths hardly
             if warning := describe_cut(form, recipe.sampling, some):
                 print(warning, file=sys.stderr)
         if recipe.dialogues is not None:
             check_lengths(recipe.dialogues, form.chat, room)
-        self._writes = policy.processes.rank == 0
+        self._form, self._writes = form, policy.processes.rank == 0
         self._check = check
         whole = recipe.rollout.credit != "turn" or recipe.rollout.discount == 1.0
         self._log = RunLog(folder, reporter, trainer, writes=self._writes, whole_games=whole)
@@ -167,6 +167,9 @@ class Training:
 
     def begin(self) -> None:
         """Report on and validate the start policy, and save it as the first checkpoint."""
+        large = self.policy.num_parameters[1] >= SMALL
+        if large and self._writes and self.setup.recipe.dialogues is None:
+            self._tell_time()
         if self.setup.trainer.report:
             with self.clock("reports"):
                 self._reports.begin()
@@ -175,6 +178,16 @@ class Training:
         if self._writes and (wins := describe_wins({}, metrics)):
             print(bold(wins), flush=True)
         self.save(best=True)
+
+    def _tell_time(self) -> None:
+        """Print how long the run will take, where that can be measured."""
+        if rehearsal := self.policy.rehearsal():
+            with announce("timing an answer of each game of a step"):
+                seconds = measure_seconds(self.setup, self.work, rehearsal, self._form)
+            print(
+                f"about {describe_time(seconds)} on this machine, if it stays as busy as it is",
+                flush=True,
+            )
 
     def restore(self) -> bool:
         """Return to the newest checkpoint. Returns whether begin() was complete there."""
@@ -295,7 +308,7 @@ class Training:
         if wins := describe_wins(self._log.start, metrics):
             print(bold(wins), flush=True)
         if done == 2 and self.policy.num_parameters[1] >= SMALL:  # the first step warms up
-            recipe, rest = self.setup.recipe, self.work.held_out.games * each
+            recipe, rest = self.setup.recipe, self.work.held_out * each
             now, fixed = recipe.rollout.num_generations, metrics.get("time/optimizer", 0.0)
             times = []
             for size in (2, 4, 8, 16) if recipe.teacher is None else (now,):

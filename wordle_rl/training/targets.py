@@ -28,7 +28,7 @@ class TokenTeacher:
 
     def __init__(self, lesson: TeacherSettings, form: Form) -> None:
         assert isinstance(lesson.player, Teacher)
-        self._teacher, self._form, self._reasoning = lesson.player, form, lesson.reasoning
+        self._teacher, self._form = lesson.player, form
         self._ids = _pad_rows([self._guess(word) for word in lesson.player.pool])
         self._instead: list[_TextCounts] = []
         if lesson.guessable:
@@ -36,27 +36,15 @@ class TokenTeacher:
             self._instead = [_TextCounts(self._ids), _TextCounts(allowed)]
 
     def _guess(self, word: str) -> list[int]:
-        """Ids of a guess. It begins the answer unless a thought comes before it."""
-        return self._form.chat.answer(self._form.write(word), begins=self._reasoning is None)
+        return self._form.chat.answer(self._form.write(word))
 
     def of_talk(self, game: Game, talk: Talk) -> TokenTargets:
-        """Targets at the trained positions of a conversation of the teacher's game.
-
-        A thought does not depend on the guess after it. So its targets come from its wordings
-        alone, and the guess has the same targets as without a thought.
-        """
-        parts: list[TokenTargets] = []
-        for i, part in talk.answers.items():
-            if talk.trained[part.start]:
-                turn, ids, place = game.turns[i], talk.ids[part.start : part.stop], part.start
-                begin = 0
-                if self._reasoning is not None:
-                    assert turn.guess is not None
-                    begin = len(ids) - len(self._guess(turn.guess))
-                    wordings = self._reasoning.wordings(turn.state, turn.guess)
-                    thoughts = _pad_rows([self._form.chat.thought(text) for text in wordings])
-                    parts.append(_compute_targets(thoughts, ids[:begin], place))
-                parts.append(self.targets(turn.state, ids[begin:], place + begin))
+        """Targets at the trained positions of a conversation of the teacher's game."""
+        parts = [
+            self.targets(game.turns[i].state, talk.ids[part.start : part.stop], part.start)
+            for i, part in talk.answers.items()
+            if talk.trained[part.start]
+        ]
         targets = _join([(p.places, p.ids, p.probabilities) for p in parts])
         return replace(targets, astray=np.concatenate([p.astray for p in parts]))
 

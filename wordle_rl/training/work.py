@@ -1,20 +1,9 @@
 """How much a run plays and learns, counted before its first step."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from wordle_rl.rollouts.settings import Recipe
-from wordle_rl.runs.progress import describe_time
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.validation import choose_report_limit
-
-
-class Amount(NamedTuple):
-    """At most so much, where every game takes all its turns and every answer all its tokens."""
-
-    games: int  # single guesses with rollout=turn
-    prompts: int  # each with one answer, of the model or of its teacher
-    tokens: int  # of the answers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,18 +11,11 @@ class Work:
     """What a run has to do."""
 
     steps: int
-    step: Amount
-    held_out: Amount  # validations, games on watched secrets, and reports
+    games: int  # of a step at most; single guesses with rollout=turn
+    held_out: int  # games of validations, on watched secrets and of reports
     looks: tuple[tuple[int, int], ...]  # steps between validations or watched games, and games
     reported: int  # games of a report
     validations: int
-    seconds: tuple[float, float] | None = None  # at least and at most, where they are foretold
-
-    @property
-    def run(self) -> Amount:
-        """The whole run."""
-        own = (self.steps * amount for amount in self.step)
-        return Amount(*map(sum, zip(own, self.held_out, strict=True)))
 
     def held_out_after(self, done: int) -> int:
         """The games outside training that are left when so many steps are done."""
@@ -43,21 +25,18 @@ class Work:
 
     def __str__(self) -> str:
         told = (
-            f"the run: {self.steps:,} steps of at most {self.step.games:,} games; "
-            f"at most {self.run.games:,} in all, with {self.validations} validations"
+            f"the run: {self.steps:,} steps of at most {self.games:,} games; at most "
+            f"{self.steps * self.games + self.held_out:,} in all, with {self.validations} "
+            "validations"
         )
         if self.reported:
             told += " and reports"
-        if self.seconds:
-            least, most = map(describe_time, self.seconds)
-            told += f"\nabout {least} to {most} on this machine, if nothing else is running"
         return told
 
 
 def plan_work(setup: Experiment, parameters: int) -> Work:
     """Count the work of a run. parameters: of the model, which decide trainer.report_limit."""
-    recipe, trainer = setup.recipe, setup.trainer
-    tokens, whole = recipe.sampling.max_tokens, recipe.rules.most_answers
+    rollout, trainer = setup.recipe.rollout, setup.trainer
     looks = [(trainer.validate_every, len(setup.validation) * trainer.validation_samples)]
     if trainer.watch_every:
         looks.append((trainer.watch_every, 2 * len(setup.test)))
@@ -67,18 +46,9 @@ def plan_work(setup: Experiment, parameters: int) -> Work:
     held_out = 2 * reports + sum(n * games for n, (_, games) in zip(times, looks, strict=True))
     return Work(
         steps=trainer.steps,
-        step=_count_step(recipe),
-        held_out=Amount(held_out, held_out * whole, held_out * whole * tokens),
+        games=rollout.groups * (1 if rollout.kind == "best_of" else rollout.num_generations),
+        held_out=held_out,
         looks=tuple(looks),
         reported=reports,
         validations=times[0],
     )
-
-
-def _count_step(recipe: Recipe) -> Amount:
-    """The most games, answers and tokens of a step."""
-    rollout, whole = recipe.rollout, recipe.rules.most_answers
-    played = whole - (recipe.history.least if recipe.history else 0)
-    games = rollout.groups * (1 if rollout.kind == "best_of" else rollout.num_generations)
-    answers = rollout.groups * rollout.num_generations * (played if rollout.finishes else 1)
-    return Amount(games, answers, answers * recipe.sampling.max_tokens)

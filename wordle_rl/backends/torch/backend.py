@@ -24,7 +24,6 @@ from wordle_rl.backends.torch.devices import (
     measure_device,
     prepare_memory,
 )
-from wordle_rl.backends.torch.forecast import foretell
 from wordle_rl.backends.torch.load import load_model, save_adapter
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.processes import (
@@ -179,7 +178,6 @@ def _train(
         stack.enter_context(_let_servers_play(policy, setup, folder.path, interrupts.check))
         reporter = LightningReporter(loggers, setup.config)
         training = Training(policy, setup, folder, reporter, interrupts.check)
-        training.work = foretell(training.work, setup, policy.computing)
         module = TrainingModule(policy, training.run_step)
     summary = run_training(training, module.training_step, resume=resume, interrupts=interrupts)
     finish_loggers(loggers, setup.config)

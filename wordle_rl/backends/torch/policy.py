@@ -42,6 +42,7 @@ from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.token_outputs import RowIndex
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.runs.files import read_object, write_json
+from wordle_rl.runs.processes import ALONE
 
 _OPTIMIZER, _SCALE = "optimizer.safetensors", "loss_scale.json"
 
@@ -128,6 +129,14 @@ class TorchPolicy(Policy):
             weight.data, self._start[place] = self._start[place], weight.data
         if self._merged is not None:
             refresh_sums(self._merged)
+
+    def rehearsal(self) -> TorchPolicy | None:
+        """See Policy. A GPU waits for much else, and so does this process for servers."""
+        if self.device.type != "cpu" or self.served or self._scaler.is_enabled():
+            return None
+        other = copy.copy(self)
+        other.processes, other.apply_gradients = ALONE, []
+        return other
 
     def add_value_head(self) -> None:
         """Add a linear head that learns values from the trunk's hidden states."""

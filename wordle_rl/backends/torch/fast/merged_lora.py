@@ -7,6 +7,7 @@ In bfloat16 a sum loses what is below half of its last place, about as much as a
 """
 
 import copy
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -163,17 +164,26 @@ class _Multiply(torch.autograd.Function):
         x, weight, *factors = ctx.saved_tensors
         grad, rows = grads[0].flatten(0, -2), x.flatten(0, -2)
         x_grad = (grad @ weight).view(x.shape) if ctx.needs_input_grad[0] else None
-        downs, ups = factors[::2], factors[1::2]
-        ranks = [len(down) for down in downs]
         parts = zip(grad.split([width for width, _ in ctx.layers], dim=1), ctx.layers, strict=True)
-        own = [(part, scale) for part, (_, scale) in parts if scale is not None]  # are adapted
-        narrow = (rows @ join([down.to(rows.dtype) for down in downs]).T).split(ranks, dim=1)
-        narrow_grads = [
-            part @ (up * scale).to(rows.dtype) for (part, scale), up in zip(own, ups, strict=True)
-        ]
-        down_grads = (torch.cat(narrow_grads, dim=1).T @ rows).split(ranks)
-        factor_grads: list[torch.Tensor] = []
-        for i, (part, scale) in enumerate(own):
-            up_grad = (part.T @ narrow[i]).to(ups[i].dtype).mul_(scale)
-            factor_grads += [down_grads[i].to(downs[i].dtype), up_grad]
-        return x_grad, None, None, None, *factor_grads
+        adapted = [(part, scale) for part, (_, scale) in parts if scale is not None]
+        return x_grad, None, None, None, *_factor_gradients(rows, adapted, factors)
+
+
+def _factor_gradients(
+    rows: torch.Tensor, adapted: list[tuple[torch.Tensor, float]], factors: Sequence[torch.Tensor]
+) -> Iterator[torch.Tensor]:
+    """The gradients of each adapted layer's two factors, in their order.
+
+    rows: [M, in] what all layers read. adapted: for each the gradient [M, out] of what it gives,
+    and the scale of its factors.
+    """
+    downs, ups = factors[::2], factors[1::2]
+    ranks = [len(down) for down in downs]
+    narrow = (rows @ join([down.to(rows.dtype) for down in downs]).T).split(ranks, dim=1)
+    narrow_grads = [
+        part @ (up * scale).to(rows.dtype) for (part, scale), up in zip(adapted, ups, strict=True)
+    ]
+    down_grads = (torch.cat(narrow_grads, dim=1).T @ rows).split(ranks)
+    for i, (part, scale) in enumerate(adapted):
+        yield down_grads[i].to(downs[i].dtype)
+        yield (part.T @ narrow[i]).to(ups[i].dtype).mul_(scale)

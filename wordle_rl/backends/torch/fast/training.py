@@ -142,22 +142,36 @@ class _Attend(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
         rows, path, weights = ctx.saved_tensors
-        query, keys, values = _gather(rows, path, ctx.kv)
         out = torch.empty_like(rows)
         of_query, pair = out[:, : -2 * ctx.kv], out[:, -2 * ctx.kv :]
         grad = _group(grads[0].view(len(path), -1, *of_query.shape[1:]), ctx.kv)
-        both = grad.new_empty(2, *keys.shape)
-        torch.bmm(weights.transpose(1, 2), grad, out=both[1])
-        by_weight = torch.bmm(grad, values.transpose(1, 2))
-        by_score = torch.ops.aten._softmax_backward_data(by_weight, weights, -1, weights.dtype)
-        torch.bmm(by_score.transpose(1, 2), query, out=both[0])
-        scaled = torch.bmm(by_score, keys).mul_(rows.shape[-1] ** -0.5)
+        scaled, both = _attention_gradients(grad, weights, *_gather(rows, path, ctx.kv))
+        scaled.mul_(rows.shape[-1] ** -0.5)
         of_query.copy_(_ungroup(scaled, len(path), len(rows) // len(path)))
         both = both.unflatten(1, (len(path), ctx.kv)).permute(1, 3, 0, 2, 4)  # [G, K, 2, kv, D]
         pair.copy_(both[:, path.shape[1] :].reshape(pair.shape))
         of_path = both[:, : path.shape[1]].reshape(-1, *pair.shape[1:])
         pair.index_add_(0, path.flatten(), of_path)
         return out, None, None, None
+
+
+def _attention_gradients(
+    grad: torch.Tensor,
+    weights: torch.Tensor,
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gradients of the scaled queries, and of keys and values [2, G * kv, K, D].
+
+    grad: of the weighted values. The others are as in the forward pass.
+    """
+    both = grad.new_empty(2, *keys.shape)
+    torch.bmm(weights.transpose(1, 2), grad, out=both[1])
+    by_weight = torch.bmm(grad, values.transpose(1, 2))
+    by_score = torch.ops.aten._softmax_backward_data(by_weight, weights, -1, weights.dtype)
+    torch.bmm(by_score.transpose(1, 2), query, out=both[0])
+    return torch.bmm(by_score, keys), both
 
 
 def _gather(

@@ -90,6 +90,9 @@ def resolve(cfg: DictConfig) -> dict[str, Any]:
     try:
         plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except MissingMandatoryValue as error:
+        if error.full_key == "model.path":
+            line = "model must be given: model=<option, hub name or folder>, see --help"
+            raise ConfigError(line) from None
         raise ConfigError(f"{error.full_key} must be given: {error.full_key}=...") from None
     except OmegaConfBaseException as error:
         raise ConfigError(f"{error.full_key}: {str(error).splitlines()[0]}") from None

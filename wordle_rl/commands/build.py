@@ -95,7 +95,8 @@ def resolve(cfg: DictConfig) -> dict[str, Any]:
             raise ConfigError(line) from None
         raise ConfigError(f"{error.full_key} must be given: {error.full_key}=...") from None
     except OmegaConfBaseException as error:
-        raise ConfigError(f"{error.full_key}: {str(error).splitlines()[0]}") from None
+        line = str(error).splitlines()[0].rpartition(" raised while resolving interpolation: ")[2]
+        raise ConfigError(f"{error.full_key}: {line}") from None
     assert isinstance(plain, dict)
     plain.pop("num_generations", None)  # rollout has it now
     return {str(key): value for key, value in plain.items()}

@@ -32,13 +32,13 @@ usage: {TRAIN} [choice=option] [setting=value] ...
        {TRAIN} -m sweep=<study> ...  runs a study
        {TRAIN} debug=true ...        two steps, without a report
        {TRAIN} --cfg job ...         prints the composed settings
-       {TRAIN} --help <group>        explains a choice; --help all everything""",
+       {TRAIN} --help <group>        explains a choice; all: everything""",
     "eval": f"""\
 usage: {EVAL} run=<run> [setting=value] ...
        {EVAL} model=<option> ...
        {EVAL} player=<name> ...
        {EVAL} --cfg job ...    prints the composed settings
-       {EVAL} --help <group>   explains a choice; --help all everything""",
+       {EVAL} --help <group>   explains a choice; all: everything""",
 }
 _USUAL = {  # what the short page has: choices, and settings
     "config": {

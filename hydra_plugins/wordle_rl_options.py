@@ -127,7 +127,7 @@ def _read_taught(folder: str) -> list[str]:
 
 def _make_prompt(name: str) -> dict[str, Any]:
     option, *settings = _read_taught(name)
-    typed = OmegaConf.from_dotlist([setting.removeprefix("prompt.") for setting in settings])
+    typed: Any = OmegaConf.from_dotlist([setting.removeprefix("prompt.") for setting in settings])
     return {"defaults": [option, "_self_"], **dict(typed)}
 
 

@@ -104,7 +104,8 @@ def _read_brought(repository: Any, group: str, path: str) -> dict[str, str]:
             path = base if entry.path.startswith("/") else f"{group}/{base}"
             found |= _read_brought(repository, group, path)
     head = "" if loaded.header["package"] == "_global_" else f"{group}."
-    return found | flatten(OmegaConf.to_container(loaded.config), head)
+    node: Any = OmegaConf.to_container(loaded.config)
+    return found | flatten(node, head)
 
 
 def admit_own(arguments: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, RunMode, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from wordle_rl.runs.config import begin_with_run, expand
+from wordle_rl.runs.config import check_choices, expand
 from wordle_rl.runs.errors import user_errors
 
 
@@ -59,10 +59,10 @@ class StudySweeper(Sweeper):
         if (key := tuple(overrides)) not in self._composed:
             cfg = self.hydra_context.config_loader.load_configuration(
                 config_name=self.config.hydra.job.config_name,
-                overrides=begin_with_run(expand(overrides)),
+                overrides=expand(overrides),
                 run_mode=RunMode.RUN,
             )
             OmegaConf.set_struct(cfg, False)
-            cfg.pop("hydra")
+            check_choices(cfg.pop("hydra"), cfg)
             self._composed[key] = resolve(cfg)
         return self._composed[key]

@@ -145,7 +145,8 @@ def test_an_adapter_brings_its_rank_and_the_prompt_that_it_was_taught(command, t
     model, think = f"model={tmp_path}", "prompt.think=" + str("true" in taught).lower()
     typed = ["model.lora=null", *f"prompt={taught} {think}".split()]
     assert compose_config(command, [model]) == compose_config(command, [model, *typed])
-    other = ["prompt=places", "model.lora={rank: 3}"]  # as in a folder that brings nothing
+    lora = "model.lora={rank: 3, alpha: 6, dropout: 0.0, targets: all-linear}"
+    other = ["prompt=places", lora]  # as in a folder that brings nothing
     plain = compose_config(command, [f"model={tmp_path.parent}", f"model.path={tmp_path}", *other])
     plain.model.name = tmp_path.name
     assert compose_config(command, [model, *other]) == plain
@@ -167,11 +168,8 @@ def test_the_line_of_choices_names_what_the_model_brought_and_what_the_user_chos
         return describe_choices({"choices": {"model": model, **chosen}, "typed": typed, **more})
 
     typed = ("model=qwen3b", "optim=muon")
-    assert "; model=qwen3b brings prompt=state reward=phase2 model." in line("qwen3b", *typed)
+    assert "; model=qwen3b brings prompt=state_think reward=phase2 model." in line("qwen3b", *typed)
     assert line("qwen3b", *typed).endswith("; you chose model=qwen3b optim=muon")
-    # The second is put back after an experiment, and nobody typed it.
-    brought = ["reward=phase2", "reward.components.win.weight=3.0"]
-    assert line("qwen3b", *brought).endswith("; you chose reward=phase2")
     assert "optim=adamw" not in line("qwen3b", *typed)
     assert "prompt=state" not in line("smollm2", "experiment=imitate")
     reinforce = {"model": "smollm2", "experiment": "reinforce"}

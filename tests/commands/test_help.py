@@ -8,7 +8,7 @@ import sys
 import pytest
 from omegaconf import OmegaConf
 
-from wordle_rl.commands.help import format_group, format_help, read_comments
+from wordle_rl.commands.help import format_group, format_help, format_usual, read_comments
 from wordle_rl.runs.config import compose_config
 from wordle_rl.runs.paths import CONF, CONFIG_DIR, ROOT
 
@@ -37,6 +37,17 @@ def test_the_page_shows_choices_settings_and_the_comments_of_conf(monkeypatch):
     assert "trainer.steps" not in text and "hydra.sweeper" not in text
 
 
+@pytest.mark.parametrize("name", ["config", "eval"])
+def test_the_short_page_has_what_people_touch_in_40_lines(name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    text = format_usual(name, compose_config(name, ["model=qwen3b"], with_hydra=True))
+    assert len(text.splitlines()) <= 40 and max(map(len, text.splitlines())) <= 100
+    for key in ("model=", "prompt=", "sampling.temperature=", "seed="):
+        assert f"\n  {key}" in text
+    assert "Qwen/Qwen2.5-3B-Instruct" in text and "all: everything" in text
+    assert "vllm" not in text and "words.val=" not in text
+
+
 @pytest.mark.parametrize("given", [[], ["model=qwen3b"], ["experiment=study"]])
 def test_a_setting_of_config_or_game_is_explained_by_no_other_file(given, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
@@ -50,8 +61,10 @@ def test_a_setting_of_config_or_game_is_explained_by_no_other_file(given, monkey
 
 def test_the_page_says_what_the_chosen_model_and_experiment_bring():
     text = " ".join(page("config", "model=qwen3b", "experiment=reinforce").split())
-    assert re.search(r"\* brings prompt=state reward=phase2 .*trainer.steps=100", text)
-    assert re.search(r"\* brings prompt=spelled .*rollout=best_of .*rollout.groups=6 ", text)
+    assert re.search(r"\* brings prompt=state_think reward=phase2 .*trainer.steps=100", text)
+    assert re.search(
+        r"\* brings model=pretrained prompt=spelled .*rollout=best_of .*rollout.groups=6 ", text
+    )
 
 
 def test_options_in_a_folder_of_ones_own_stand_behind_the_projects(monkeypatch):

@@ -17,7 +17,7 @@ progress.announce = functools.partial(progress.announce, first=0.0, every=0.01)
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-DATED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S.*, \d+ s(, .*left)?")
+DATED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S.*, [\d.]+ (s|min)(, .*left)?")
 
 
 def test_the_config_of_a_slow_start_is_exactly_yaml():

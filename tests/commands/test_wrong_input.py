@@ -25,7 +25,6 @@ TRAIN = {
     "learning_rate=1e-4": "optim.lr",
     "device=cuda": "backend.accelerator",
     "batch_size=4": "rollout.groups",
-    "logger=wandb": "logger.wandb=true",
     "backend.accelerator=gpu": "backend.accelerator=cuda",
     "optim.lr=0,001": "write optim.lr=0.001",
     "model=qwen3": "did you mean qwen3b?; it may be a hub name",

@@ -8,7 +8,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from wordle_rl.runs.config import begin_with_run, expand
+from wordle_rl.runs.config import expand
 from wordle_rl.runs.paths import ROOT
 
 GROUPS = sorted(path.name for path in (ROOT / "conf").iterdir() if path.is_dir())
@@ -28,7 +28,7 @@ def composed(*overrides: str, name: str = "config") -> DictConfig:
     chosen = ("experiment=", "init_from=")
     if name == "config" and not any(override.startswith(chosen) for override in overrides):
         overrides = ("experiment=none", *overrides)
-    given = begin_with_run(expand(overrides))
+    given = expand(overrides)
     choices = [override for override in given if _chooses(override)]
     rest = [override for override in given if not _chooses(override)]
     values = OverridesParser.create().parse_overrides(rest)
@@ -42,7 +42,7 @@ def composed(*overrides: str, name: str = "config") -> DictConfig:
 def _chooses(override: str) -> bool:
     """Whether it chooses an option of a group, by `model=tiny` or `~model`."""
     key = override.lstrip("+~").partition("=")[0].partition("@")[0]
-    return key in GROUPS
+    return key in (*GROUPS, "init_from")
 
 
 @functools.cache

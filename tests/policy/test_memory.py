@@ -121,7 +121,7 @@ def test_layers_written_out_keep_what_is_planned():
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        policy._compute_loss(batch, np.arange(count), Grpo(beta=0.0))
+        policy.lm.compute_loss(batch, np.arange(count), Grpo(beta=0.0), temperature=1.0)
     saved = sum(part.nbytes() for place, part in kept.items() if place not in weights)
     planned = plan(
         sizes=read_sizes(config), device_kind="cpu", half=False, lora=None, longest=150 + own

@@ -16,10 +16,9 @@ from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, run
 from wordle_rl.commands.build import resolve
 from wordle_rl.commands.resume import begin_from
-from wordle_rl.runs.config import flatten, read_config, read_option
+from wordle_rl.runs.config import flatten, list_brought, read_config
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.paths import ROOT
 from wordle_rl.training import checkpoint as saving
 from wordle_rl.training.lineage import RECORD, stages_of
 
@@ -106,10 +105,10 @@ def test_what_a_run_was_given_stays_unless_what_is_typed_takes_its_place(copy):
 
 def test_a_recipe_that_is_typed_beside_a_run_brings_all_that_it_says(small):
     config, _ = begun(small, "experiment=reinforce", "rollout.form=conversation")
-    options, values = read_option(ROOT / "conf/experiment/reinforce.yaml")
+    brought = list_brought("experiment", "reinforce")
     found = flatten(resolve(config))
-    assert found["rollout.kind"] == options["rollout"] and found["rollout.num_generations"] == "16"
-    said = {k: v for k, v in values.items() if k not in ("name", "num_generations")}
+    assert found["rollout.kind"] == brought["rollout"] and found["rollout.num_generations"] == "16"
+    said = {k: v for k, v in brought.items() if "." in k}
     assert said.items() <= found.items() and found["trainer.show_games"] == "0"
 
 

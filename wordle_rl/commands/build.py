@@ -89,9 +89,13 @@ def resolve(cfg: DictConfig) -> dict[str, Any]:
     try:
         plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except MissingMandatoryValue as error:
+        if error.full_key == "model.path":
+            line = "model must be given: model=<option, hub name or folder>, see --help"
+            raise ConfigError(line) from None
         raise ConfigError(f"{error.full_key} must be given: {error.full_key}=...") from None
     except OmegaConfBaseException as error:
-        raise ConfigError(f"{error.full_key}: {str(error).splitlines()[0]}") from None
+        line = str(error).splitlines()[0].rpartition(" raised while resolving interpolation: ")[2]
+        raise ConfigError(f"{error.full_key}: {line}") from None
     assert isinstance(plain, dict)
     plain.pop("num_generations", None)  # rollout has it now
     return {str(key): value for key, value in plain.items()}

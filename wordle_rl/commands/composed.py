@@ -4,7 +4,6 @@ With -m, Hydra hands over to hydra_plugins/wordle_rl_sweeper.py, which conf/hydr
 names. Heavy imports happen only once the config is known to be right.
 """
 
-import argparse
 import os
 import re
 import sys
@@ -17,11 +16,11 @@ from typing import Any
 
 from wordle_rl.runs.config import (
     admit_own,
-    begin_with_run,
+    check_choices,
     compose_config,
     expand,
-    guarded_files,
     list_groups,
+    without_folder,
 )
 from wordle_rl.runs.errors import fail, whole_command
 from wordle_rl.runs.files import read_yaml
@@ -33,7 +32,6 @@ from wordle_rl.runs.progress import announce
 TRAIN, EVAL = "config", "eval"  # the two configs in conf/, each for a command
 _HELP = {"-h", "--help"}
 _STUDY = {"-m", "--multirun"}
-_RECIPES = {f"experiment={name}" for name in ("imitate", "reinforce", "reinforce_words")}
 _CONFIG = {"-c", "--cfg"}
 _ANSWERED = {*_CONFIG, "-i", "--info", "-sc", "--shell-completion"}  # by Hydra: nothing begins
 
@@ -44,7 +42,8 @@ def run_composed(name: str) -> None:
     Of torchrun's processes only the first one reads them, but each worker of a study does.
     """
     with whole_command():
-        given, own = set(sys.argv[1:]), admit_own(sys.argv[1:])
+        admit_own(sys.argv[1:])
+        typed, given = sys.argv, set(sys.argv[1:])
         launch = read_launch() if name == TRAIN and not _STUDY & given else None
         if launch is not None and launch.rank:
             from wordle_rl.commands.train import follow
@@ -54,25 +53,35 @@ def run_composed(name: str) -> None:
         if (_STUDY | {"sweep"}) & names and _CONFIG & names:
             fail("--cfg shows one run: leave -m and sweep= out, and give each setting one value")
         if _HELP & given:
-            from wordle_rl.commands.help import format_group, format_help
+            from wordle_rl.commands.help import format_group, format_help, format_usual
 
             settings = [a for a in sys.argv[1:] if a[:1] == "~" or ("=" in a and a[0] != "-")]
-            if _RECIPES & given and not ({"model", "init_from"} & names):
-                settings += ["model=pretrained", "model.path=..."]
             cfg = compose_config(name, settings, with_hydra=True)
             named = [b for a, b in pairwise(sys.argv) if a not in ("--config-dir", "-cd")]
-            pages = [format_group(name, a, cfg) for a in named if not {a, a[:1]} & {"-", *settings}]
-            print("\n\n".join(pages or [format_help(name, cfg)]))
+            groups = [word for word in named if not {word, word[:1]} & {"-", *settings}]
+            if groups == ["all"]:
+                print(format_help(name, cfg))
+            else:
+                pages = [format_group(name, group, cfg) for group in groups]
+                print("\n\n".join(pages or [format_usual(name, cfg)]))
         else:
             _check_form(name, sys.argv[1:])
-            typed = sys.argv = [sys.argv[0], *expand(sys.argv[1:])]
-            if name == TRAIN and not _STUDY & given:
-                sys.argv = [sys.argv[0], *begin_with_run(sys.argv[1:])]
-            if own and not any(word.startswith(("--config-dir", "-cd")) for word in given):
-                sys.argv = [*sys.argv, f"--config-dir={own}"]
+            sys.argv = [sys.argv[0], *expand(_put_flags_first(sys.argv[1:]))]
             silent = bool(_ANSWERED & names)
-            with nullcontext() if silent else announce("reading the settings"), guarded_files():
+            with nullcontext() if silent else announce("reading the settings"):
                 _run_hydra(name, typed)
+
+
+def _put_flags_first(given: list[str]) -> list[str]:
+    """Arguments as Hydra parses them, without --config-dir. Flags are written in full."""
+    from hydra._internal.utils import get_args_parser
+
+    parser: Any = get_args_parser()
+    parser.allow_abbrev = False
+    parser.error = lambda text: fail(f"{text}; settings are given as key=value, see --help")
+    given = without_folder(given)
+    settings = parser.parse_intermixed_args(given).overrides
+    return [word for word in given if word not in settings] + settings
 
 
 def complete(name: str, given: Sequence[str], word: str) -> list[str]:
@@ -114,16 +123,13 @@ def _run_hydra(name: str, typed: list[str]) -> None:
 
     # Makes Hydra raise its errors instead of printing paragraphs about them.
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    argparse.ArgumentParser.error = lambda self, message: fail(  # type: ignore[method-assign]
-        f"{message}; settings are given as key=value, see --help"
-    )
-    argparse.ArgumentParser.parse_args = _parse_in_any_order  # type: ignore[assignment]
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
 
     def start(cfg: Any) -> None:
         sys.argv = typed  # what a run records of its command
         # Hydra adds a line about an error that leaves this function.
         with announce("working"), whole_command():
+            check_choices(HydraConfig.get(), cfg)
             if name == TRAIN:
                 from wordle_rl.commands.train import train as run
             else:
@@ -131,9 +137,3 @@ def _run_hydra(name: str, typed: list[str]) -> None:
             run(cfg, HydraConfig.get().overrides.task)
 
     hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(start)()
-
-
-def _parse_in_any_order(parser: argparse.ArgumentParser, args: Any = None) -> argparse.Namespace:
-    """In place of parse_args: flags may stand between settings, and are written in full."""
-    parser.allow_abbrev = False
-    return parser.parse_intermixed_args(args)

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from wordle_rl.runs.config import flatten, read_option
+from wordle_rl.runs.config import flatten, list_brought
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF, CONFIG_DIR, EVAL, TRAIN
 
@@ -32,12 +32,27 @@ usage: {TRAIN} [choice=option] [setting=value] ...
        {TRAIN} -m sweep=<study> ...  runs a study
        {TRAIN} debug=true ...        two steps, without a report
        {TRAIN} --cfg job ...         prints the composed settings
-       {TRAIN} --help <group>        explains the options of a choice""",
+       {TRAIN} --help <group>        explains a choice; all: everything""",
     "eval": f"""\
 usage: {EVAL} run=<run> [setting=value] ...
        {EVAL} model=<option> ...
        {EVAL} player=<name> ...
-       {EVAL} --cfg job ...    prints the composed settings""",
+       {EVAL} --cfg job ...    prints the composed settings
+       {EVAL} --help <group>   explains a choice; all: everything""",
+}
+_USUAL = {  # what the short page has: choices, and settings
+    "config": {
+        *("model", "experiment", "algorithm", "reward", "curriculum", "history", "rollout"),
+        *("prompt", "num_generations", "backend", "sweep", "model.path", "optim.lr", "seed"),
+        *("rollout.groups", "trainer.steps", "sampling.temperature", "backend.threads"),
+        *("sampling.grammar", "sampling.beams", "backend.devices", "data.path", "init_from"),
+        "resume",
+    },
+    "eval": {
+        *("model", "prompt", "history", "model.path", "run", "player", "checkpoint", "opener"),
+        *("samples", "limit", "shots", "words.split", "sampling.temperature", "sampling.grammar"),
+        *("sampling.beams", "sampling.repeats", "seed", "json"),
+    },
 }
 
 
@@ -49,7 +64,8 @@ def format_help(name: str, cfg: DictConfig) -> str:
     listed = {group: said for group, (_, said) in read_defaults(file).items() if "/" not in group}
     lines = [_HEADS[name], "", "Choices, each one word such as model=mini; * is chosen:", ""]
     for group, said in listed.items():
-        names = [path.stem for path in list_options(group)]
+        if not (names := [path.stem for path in list_options(group)]):
+            continue  # such as init_from, whose options are runs
         mark = chosen.get(group) or str(values.get(group))  # a number, which no option may have set
         marked = ", ".join(f"*{name}" if name == mark else name for name in names)
         lines += _row(f"  {group}=", marked, _OPTIONS) + _row("", said, _OPTIONS)
@@ -62,15 +78,29 @@ def format_help(name: str, cfg: DictConfig) -> str:
     return "\n".join(lines)
 
 
+def format_usual(name: str, cfg: DictConfig) -> str:
+    """The page of what people touch: a line or two for each, of at most 40 in all."""
+    page, usual = format_help(name, cfg), _USUAL[name]
+    choices, _, settings = page.removeprefix(_HEADS[name]).partition("\nSettings, ")
+    lines = [_HEADS[name], "Choices, * is chosen:"]
+    for group, options in re.findall(r"^  (\w+)=\s+((?:.*,\n +)*.*)", choices, re.M):
+        if group in usual:
+            lines += _row(f"  {group}=", " ".join(options.split()), _OPTIONS)
+    lines.append("Settings, with their values here:")
+    for key, row in re.findall(r"^  ([\w.]+)(=.*(?:\n {3,}.*)*)", settings, re.M):
+        if key in usual:
+            value, *said = row.split()
+            meaning = re.split(r"[.:;] |\.$", " ".join(said))[0]
+            head = f"  {key}{value}".ljust(_COLUMN - 1) + " "
+            lines.append(head + textwrap.shorten(meaning, _width() - len(head), placeholder=" ..."))
+    return "\n".join(lines)
+
+
 def _list_brought(group: str, option: str | None) -> list[str]:
     """What an option of a group sets in other groups, as on the command line."""
-    file = CONF / group / f"{option}.yaml"
-    if not file.is_file():
-        return []
-    options, settings = read_option(file)
     return [
         f"{key}={value}"
-        for key, value in {**options, **settings}.items()
+        for key, value in list_brought(group, option).items()
         if key.split(".")[0] != group and value != "???"
     ]
 
@@ -178,12 +208,16 @@ def _format_settings(values: Mapping[str, Any], comments: Mapping[str, str]) -> 
             yield from _row(f"  {key}=" + value.replace('"', ""), meaning, _COLUMN)
 
 
+def _width() -> int:
+    return min(shutil.get_terminal_size((_WIDTH, 24)).columns, _WIDTH)
+
+
 def _row(head: str, text: str, column: int) -> list[str]:
     """Lines with a text beside its head, or below a long one."""
 
     def wrap(line: str, indent: int) -> list[str]:
-        width = min(shutil.get_terminal_size((_WIDTH, 24)).columns, _WIDTH)
-        return textwrap.wrap(line, width, subsequent_indent=" " * indent, break_on_hyphens=False)
+        behind = {"subsequent_indent": " " * indent, "break_on_hyphens": False}
+        return textwrap.wrap(line, _width(), **behind)
 
     if len(head) < column:
         return wrap(f"{head:<{column}}{text}", column) if head or text else []

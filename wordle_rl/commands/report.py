@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from wordle_rl.runs.config import compose_config, flatten, read_config
+from wordle_rl.runs.config import compose_config, flatten, list_brought, read_config
 from wordle_rl.runs.folder import RunFolder, find_run
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import CONF, shorten
+from wordle_rl.runs.paths import shorten
 from wordle_rl.runs.progress import announce
 
 
@@ -59,10 +59,8 @@ def default_settings(folder: RunFolder) -> dict[str, str]:
     if (start := manifest.get("init_from")) and Path(start["run"]).is_dir():
         return flatten(read_config(Path(start["run"])))
     chosen = manifest.get("choices", {})
-    options = {
-        group: CONF / group / f"{chosen.get(group)}.yaml" for group in ("model", "experiment")
-    }
-    given = [f"{group}={chosen[group]}" for group, file in options.items() if file.is_file()]
+    known = [group for group in ("model", "experiment") if list_brought(group, chosen.get(group))]
+    given = [f"{group}={chosen[group]}" for group in known]
     cfg = compose_config("config", given)
     if chosen.get("model") == "pretrained":
         cfg.model.path = "a hub name or a folder"

@@ -34,13 +34,13 @@ from wordle_rl.commands.resume import (
 from wordle_rl.evaluation.boards import columns
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.settings import LightningSettings
-from wordle_rl.runs.config import CONFIG, keep_config, read_option
+from wordle_rl.runs.config import CONFIG, keep_config, list_brought, list_groups
 from wordle_rl.runs.errors import fail, user_errors
 from wordle_rl.runs.files import FolderError, read_object, remove_temporary_files
 from wordle_rl.runs.folder import LATEST, UNFINISHED, RunFolder, find_run
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupted, Interrupts, ignore_signals
-from wordle_rl.runs.paths import CONF, CONFIG_DIR, ROOT, TRAIN, shorten
+from wordle_rl.runs.paths import ROOT, TRAIN, shorten
 from wordle_rl.runs.processes import Launch, check_first_start, read_launch
 from wordle_rl.runs.progress import announce, mute
 from wordle_rl.training.experiment import Experiment, stages_of_run
@@ -114,7 +114,7 @@ def start_run(
     chosen = dict(HydraConfig.get().runtime.choices) if HydraConfig.initialized() else {}
     if start is not None:
         before = RunFolder(Path(start["run"])).manifest().get("choices", {})
-        chosen = before | {k: v for k, v in chosen.items() if v is not None and k != "model"}
+        chosen = before | {k: v for k, v in chosen.items() if v not in (None, start["run"])}
     folder.write_manifest(
         seeds={"seed": setup.recipe.seed},
         command=sys.argv,
@@ -122,7 +122,7 @@ def start_run(
         revision=setup.model.revision,
         init_from=start,
         choices={str(group): str(name) for group, name in chosen.items() if name is not None},
-        typed=[o for o in overrides if not o.startswith("model=run_")],
+        typed=[*overrides],
         **{key: value for key, value in stages[-1].items() if key != "run"},
     )
     return setup, folder
@@ -249,37 +249,33 @@ def _run_backend(
 
 def describe_choices(manifest: Mapping[str, Any]) -> str:
     """Whose settings a run has: the demo's or another run's, its options', and the user's."""
-    typed = [re.sub(r"^(\w+)='(\d+)'$", r"\1=\2", str(o)) for o in manifest.get("typed", [])]
+    typed = [re.sub(r"^(\w+)='([^']*)'$", r"\1=\2", str(o)) for o in manifest.get("typed", [])]
     chosen = manifest["choices"]
     start, later = manifest.get("init_from"), {"name", *list_keys(typed)}
     told = [f"choices: the settings of {start['run']}" if start else "choices: the demo's"]
-    for group in ("experiment", "model"):  # the first one wins; what a run before chose is its own
-        if group in later or not start:
-            brings = _read_chosen(group, chosen.get(group))
-            own = {k: v for k, v in brings.items() if k not in later and v != "???"}
-            later |= {*own}
-            shown = [f"{k}={v}" for k, v in own.items() if "." not in k or k in _TOLD]
-            if rest := len(own) - len(shown):
-                shown.append(f"and {rest} more" if shown else f"{rest} settings")
-            if shown:
-                told.append(f"{group}={chosen[group]} brings {' '.join(shown)}")
-    # An option that was typed brought settings of its own, which nobody typed.
-    files = (CONF / key / f"{name}.yaml" for key, _, name in (o.partition("=") for o in typed))
-    options = [read_option(file) for file in files if file.is_file()]
-    brought = {f"{k}={v}" for option in options for k, v in option.settings.items()}
-    if mine := [o for o in typed if o not in brought and o.partition("=")[0] not in _PLACES]:
+    others = [group for group in list_groups() if group not in ("experiment", "model")]
+    for group in ("experiment", "model", *others):  # the first one wins
+        if start and group not in later:  # what a run before chose is its own
+            continue
+        brings = {k: v for k, v in list_brought(group, chosen.get(group)).items() if v != "???"}
+        if group in others:
+            brings = {k: v for k, v in brings.items() if k.partition(".")[0] != group}
+        if line := _describe_brought(brings, later):
+            told.append(f"{group}={chosen[group]} brings {line}")
+    if mine := [o for o in typed if o.partition("=")[0] not in _PLACES]:
         told.append(f"you chose {' '.join(mine)}")
     return "; ".join(told)
 
 
-def _read_chosen(group: str, option: str | None) -> dict[str, Any]:
-    """What an option brings, wherever its file is. A model's rate is that of optim."""
-    for place in (CONF, Path(os.environ.get(CONFIG_DIR, CONF))):
-        if (file := place / group / f"{option}.yaml").is_file():
-            found = read_option(file)
-            brings = {**found.options, **found.settings}
-            return {k.replace("model.learning_rate", "optim.lr"): v for k, v in brings.items()}
-    return {}
+def _describe_brought(brings: Mapping[str, str], later: set[str]) -> str:
+    """What an option brings that no later one sets. The keys are then among those of later."""
+    own = {k.replace("model.learning_rate", "optim.lr"): v for k, v in brings.items()}
+    own = {k: v for k, v in own.items() if k not in later}
+    later |= {*own}
+    shown = [f"{k}={v}" for k, v in own.items() if "." not in k or "@" in k or k in _TOLD]
+    if rest := len(own) - len(shown):
+        shown.append(f"and {rest} more" if shown else f"{rest} settings")
+    return " ".join(shown)
 
 
 def print_data(setup: Experiment) -> None:

@@ -151,6 +151,8 @@ def describe_hydra_error(error: Exception) -> str:
         near = "".join(f"; did you mean {name}?" for name in _near(option, options, 0.6))
         if group == "model":
             near += "; it may be a hub name such as Qwen/Qwen3-0.6B, or a folder, too"
+        if group == "num_generations":
+            near = "; it may be any other whole number, too"
         return f"{group} must be one of {', '.join(options)}, not {option!r}{near}"
     if isinstance(cause, ConfigAttributeError | ConfigKeyError) and cause.full_key:
         return _describe_unknown_key(cause.full_key, cause.parent_node)

@@ -30,11 +30,7 @@ from wordle_rl.runs.paths import EVAL, PACKAGE, ROOT, TRAIN, command, shorten
 LATEST = "latest"  # given in place of a run's folder
 OUTPUTS = ROOT / "outputs"
 UNFINISHED = ("running", "interrupted", "failed")  # running: perhaps killed
-# What debug=true stands for: two steps of any run, to see that it works.
-DEBUG = (
-    *("trainer.steps=2", "trainer.validate_every=2", "trainer.validation_games=2"),
-    *("trainer.watch_every=0", "trainer.epochs=null", "trainer.report=false"),
-)
+_DEBUG = {"debug=true", "debug='true'"}
 _PACKAGES = (  # whose versions a manifest holds, where they are installed
     *("numpy", "torch", "lightning", "transformers", "tokenizers", "peft", "safetensors"),
     *("mlx", "mlx-lm", "hydra-core", "omegaconf", "optuna", "tensorboard"),
@@ -233,7 +229,7 @@ def find_run(
         if not found:
             kind = f" that is {' or '.join(statuses)}" if statuses else ""
             raise ConfigError(f"{setting}={LATEST}: {outputs} has no run{kind}")
-        whole = [run for run in found if not {*DEBUG} <= {*run[1].get("command", [])}]
+        whole = [run for run in found if not _DEBUG & {*run[1].get("command", [])}]
         whole = [run for run in whole if statuses or run[0].begun] or whole
         return (whole or found)[-1][0]
     if given.isdecimal():

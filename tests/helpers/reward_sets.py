@@ -31,7 +31,7 @@ POLICIES = [
 
 def node(group: str, option: str) -> Any:
     """What a file of conf/ holds, with what it takes from others."""
-    return OmegaConf.to_container(composed(name=f"{group}/{option}")[group])
+    return OmegaConf.to_container(composed(name=f"{group}/{option}")[group], resolve=True)
 
 
 UNLAWFUL = "phase1 without win or laws"  # as an earlier project had it

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from tests.helpers.commands import error_of
+from wordle_rl.runs import errors
 from wordle_rl.runs.paths import ROOT
 
 # Runs a command as if a library were not installed.
@@ -52,3 +53,13 @@ def test_a_library_that_is_missing_is_named(library, command, told, tmp_path):
     )
     assert done.returncode == 2 and told in error_of(done.stderr)
     assert not list(tmp_path.iterdir())  # a run folder was not begun, or is gone
+
+
+def test_another_python_than_that_of_the_project_is_told_to_use_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(errors, "ROOT", tmp_path)
+    assert "pip install" in errors.advice("hydra")
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    assert errors.advice("hydra").endswith(f"source {tmp_path}/.venv/bin/activate")
+    assert "pip install" in errors.advice("mlx")  # the project's may lack it, too

@@ -275,10 +275,11 @@ def settle_memory(
         asked = replace(asked, micro_batch_tokens=max(most, asked.micro_batch_tokens))
     plan = asked.fit(limit)
     if plan is None:
+        adapter = "" if model.lora or model.is_adapter else "'model.lora={rank: 16}', "
         raise ConfigError(
             f"model={model.name} in {precision} on {device_kind} does not fit: {limit / GB:.1f} GB "
             "may be used: choose a smaller model, num_generations, sampling.max_tokens or "
-            "sampling.beams, model.lora={rank: 16} or model.quantize=4bit"
+            f"sampling.beams, {adapter}or model.quantize=4bit"
         )
     free = min(limit, usable(memory * free_memory() / measure_memory(), "cpu"))
     if device_kind != "cuda" and plan.peak > free and (leaner := asked.fit(free)):

@@ -13,9 +13,10 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
-from wordle_rl.runs.paths import CONF, INSTALLED, TRAIN
+from wordle_rl.runs.paths import CONF, INSTALLED, ROOT, TRAIN, shorten
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no room, above a quota, above ulimit -f
 _RUST = re.compile(r"\(os error (\d+)\)")  # how safetensors and tokenizers say it
@@ -121,7 +122,15 @@ def missing(error: ImportError) -> str | None:
 
 def advice(library: str) -> str:
     """One line of advice for a library that is not installed."""
-    return f"{library} is not installed: {install_command(_EXTRAS.get(library))}"
+    extra = _EXTRAS.get(library)
+    made = ROOT / ".venv"  # by make demo
+    other = Path(sys.prefix).resolve() != made.resolve()
+    if extra is None and other and (made / "bin" / "python").exists():
+        return (
+            f"{library} is not installed for {sys.executable}, but the project has an environment: "
+            f"source {shlex.quote(str(shorten(made)))}/bin/activate"
+        )
+    return f"{library} is not installed: {install_command(extra)}"
 
 
 def install_command(extra: str | None = None) -> str:

@@ -78,7 +78,7 @@ def test_credit_by_game_has_the_same_mean_and_more_spread() -> None:
     np.testing.assert_allclose(
         expected_estimate(3, credit="game")[0], true_gradient()[0], atol=1e-12
     )
-    # the second turn of one game earned less than that of the other, and its first turn more
+    # The first game earned more on turn 1, and less on turn 2.
     rewards, tokens = [[5.0, 0.0], [1.0, 2.0]], [[1, 1], [1, 1]]
     by_game = token_advantages(rewards, tokens, [0, 0], credit="game")
     by_turn = token_advantages(rewards, tokens, [0, 0])

@@ -1,4 +1,4 @@
-"""Hydra's own compose() gives the config of a command, and an option's further effects are told."""
+"""Hydra's own compose() gives a command's config; a run says what options set in other groups."""
 
 import re
 import shlex
@@ -17,7 +17,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *CONF.glob("
 
 
 def documented() -> set[tuple[str, ...]]:
-    """The settings of every line that trains, but for those with a blank to fill in."""
+    """The settings of every line that trains, except lines with a placeholder such as <run>."""
     found = set()
     for page in PAGES:
         text = re.sub(r"\\\n#? *", " ", page.read_text(encoding="utf-8"))

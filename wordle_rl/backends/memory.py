@@ -35,7 +35,6 @@ GB = 1e9  # bytes
 _FULL, _HALF = 4, 2  # bytes of a number in fp32, and in bf16 or fp16
 _NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)  # bytes of a weight in 4 bits, with its scales
 _GROWTH = 17 / 16  # keys and values grow by up to an eighth at once
-_LOGITS = 2  # tables at once: the logits, and what is made of them
 _TEMPLATE = 8  # tokens that a chat template writes around a message
 _FULLEST = 65_536  # tokens, the most that auto gives a micro-batch
 # What fit() changes, as a user sets it.
@@ -139,8 +138,9 @@ class Plan:
         return games * room * self.sizes.keys_values(self.size)
 
     def logits(self, tokens: int) -> float:
-        """Logits of so many tokens, and what is made of them."""
-        return tokens * self.sizes.vocabulary * _FULL * (3 if self.device_kind == "mlx" else 2)
+        """Logits of so many tokens, and what is made of them: two tables at once, three in MLX."""
+        tables = 3 if self.device_kind == "mlx" else 2
+        return tokens * self.sizes.vocabulary * _FULL * tables
 
     def while_playing(self, games: int) -> float:
         """The peak with so many games at once."""

@@ -32,6 +32,7 @@ _COMPOSED = {  # name -> its config in conf/, and what it does
 }
 _MODULES = (
     "data",
+    "doctor",
     "export",
     "fetch",
     "judge",

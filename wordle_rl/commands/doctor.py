@@ -1,0 +1,130 @@
+"""wordle-rl doctor: what keeps a run from learning, in at most ten lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+_MOST = 4  # findings that are told, so that ten lines are enough
+# The names of TRL's and verl's metrics that mean what ours do.
+_SAME = {
+    "reward/mean": ("reward", "critic/rewards/mean", "critic/score/mean"),
+    "reward/std": ("reward_std",),
+    "groups/zero_spread": ("frac_reward_zero_std",),
+    "policy/entropy": ("entropy", "actor/entropy", "actor/entropy_loss"),
+    "policy/kl": ("kl", "actor/kl_loss"),
+    "policy/clipped": ("clip_ratio/region_mean", "clip_ratio", "actor/pg_clipfrac"),
+    "policy/sampler_gap": ("sampling/sampling_logp_difference/mean",),
+    "tokens/per_answer": ("completions/mean_length", "response_length/mean"),
+    "tokens/cut": ("completions/clipped_ratio", "response_length/clip_ratio"),
+    "train/win_rate": ("rewards/win/mean", "rewards/won/mean"),
+}
+
+
+def doctor(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN",
+            help="A run folder, its number or latest, also while it trains. Or the log of TRL or "
+            "verl: trainer_state.json, a file of JSON lines, or a folder of TensorBoard.",
+        ),
+    ],
+) -> None:
+    """Say what keeps a run from learning: the cause, what shows it, and what to change."""
+    from wordle_rl.evaluation.doctor import Curves, diagnose, is_healthy
+
+    name, rows, settings = read_log(run)
+    curves = Curves(rows)
+    findings = diagnose(curves, settings)
+    print(f"{name}: {curves.steps} steps, {_describe(curves)}")
+    for number, finding in enumerate(findings[:_MOST], 1):
+        print(f"{number}. {finding.cause}: {finding.seen}\n   change: {finding.change}")
+    if not findings:
+        healthy = is_healthy(curves)
+        print("healthy: the reward rises and wins do not fall" if healthy else _SILENT)
+
+
+_SILENT = "no known cause: the reward has not risen clearly yet, and nothing else stands out"
+
+
+def _describe(curves: Any) -> str:
+    told = [
+        f"{name} {curves.first(name):.3g} -> {curves.last(name):.3g}"
+        for name in ("reward/mean", "train/win_rate", "val/win_rate")
+        if name in curves
+    ]
+    return ", ".join(told) or "no reward in the log"
+
+
+def read_log(given: str) -> tuple[str, list[dict[str, Any]], dict[str, Any]]:
+    """The name, the metrics of each step, and the settings of a run, of ours, TRL's or verl's.
+
+    Settings are as far as they are numbers; another trainer's are not read. Raises ConfigError.
+    """
+    from wordle_rl.runs.config import flatten, read_config
+    from wordle_rl.runs.folder import find_run
+    from wordle_rl.runs.instantiate import ConfigError
+
+    path = Path(given)
+    if path.is_file():
+        rows = [_rename(row) for row in _read_file(path)]
+    elif path.is_dir() and (events := [*path.rglob("events.out.tfevents.*")]):
+        if (path / "manifest.json").is_file():
+            events = []
+        rows = [_rename(row) for row in _read_events(events)]
+    else:
+        rows = []
+    if not rows and not path.is_file():
+        folder = find_run(given, root=Path())
+        settings = {key: _number(value) for key, value in flatten(read_config(folder.path)).items()}
+        return folder.path.name, folder.log("metrics").read(), settings
+    if not any("reward/mean" in row for row in rows):
+        known = ", ".join(("reward/mean", *_SAME["reward/mean"]))
+        raise ConfigError(f"{given}: no reward by one of the names {known}")
+    return given, rows, {}
+
+
+def _number(value: str) -> Any:
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+def _read_file(path: Path) -> list[dict[str, Any]]:
+    from wordle_rl.runs.files import read_text
+    from wordle_rl.runs.instantiate import ConfigError
+
+    text = read_text(path)
+    try:
+        if path.suffix == ".json":
+            return list(json.loads(text)["log_history"])
+        rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+        return [{**row, **row.get("data", {})} for row in rows]  # verl puts them under data
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ConfigError(f"{path}: neither trainer_state.json nor JSON lines") from error
+
+
+def _read_events(files: Iterable[Path]) -> list[dict[str, Any]]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    rows: dict[int, dict[str, Any]] = {}
+    for file in sorted(files):
+        events = EventAccumulator(str(file), size_guidance={"scalars": 0}).Reload()
+        for name in events.Tags()["scalars"]:
+            for event in events.Scalars(name):
+                rows.setdefault(event.step, {"step": event.step})[name] = event.value
+    return [rows[step] for step in sorted(rows)]
+
+
+def _rename(row: Mapping[str, Any]) -> dict[str, Any]:
+    plain = {name.removeprefix("train/"): value for name, value in row.items()}
+    ours = {
+        name: plain[other] for name, others in _SAME.items() for other in others if other in plain
+    }
+    return {**row, **ours}

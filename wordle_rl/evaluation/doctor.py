@@ -1,0 +1,314 @@
+"""Why a run does not learn, from its metrics: a rule of a few lines for each cause.
+
+A rule compares the first third of the steps with the last third, or looks at the last third alone.
+What it calls a change is at least three standard errors, which come from the differences of
+neighbouring steps, so that a trend does not count as noise. A rule that lacks a metric is silent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Values = np.ndarray[Any, np.dtype[np.float64]]
+
+LEAST_STEPS = 6  # with fewer nothing can be told
+_CLEAR = 3.0  # standard errors of a change
+_LOSS = 2.0  # of a change of wins: the same secrets are played before and after
+_Z95 = 1.96
+_WINS = ("val/win_rate", "train/win_rate")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One cause, with what shows it and what to change.
+
+    strength: how far beyond the rule's limit, 1 at the limit. Findings are told in this order.
+    """
+
+    cause: str
+    strength: float
+    seen: str
+    change: str
+
+
+class Curves:
+    """The metrics of a run: for each name its values, one for each step that has it."""
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        self.steps = 0
+        values: dict[str, list[float]] = {}
+        for row in rows:
+            self.steps += row.get("step", 1) > 0
+            for name, value in row.items():
+                if isinstance(value, (int, float)) and math.isfinite(value):
+                    values.setdefault(name, []).append(float(value))
+        self._values = {name: np.array(curve) for name, curve in values.items()}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def all(self, name: str) -> Values:
+        return self._values.get(name, np.array([]))
+
+    @property
+    def parts(self) -> list[str]:
+        """The names of the rewards, without what stands before them."""
+        return [name.removeprefix("reward/") for name in self._values if name[:7] == "reward/"]
+
+    def _thirds(self, name: str) -> tuple[Values, Values]:
+        curve = self.all(name)
+        part = max(1, len(curve) // 3)
+        return curve[:part], curve[-part:]
+
+    def first(self, name: str) -> float:
+        """Mean of the first third of the steps; NaN without the metric."""
+        early = self._thirds(name)[0]
+        return float(early.mean()) if len(early) else math.nan
+
+    def last(self, name: str) -> float:
+        """Mean of the last third of the steps; NaN without the metric."""
+        late = self._thirds(name)[1]
+        return float(late.mean()) if len(late) else math.nan
+
+    def rise(self, name: str) -> float:
+        """The last third minus the first, in standard errors; 0 with fewer than six values."""
+        curve = self.all(name)
+        if len(curve) < LEAST_STEPS:
+            return 0.0
+        noise = math.sqrt(float(np.mean(np.diff(curve) ** 2)) / 2)  # of one step
+        error = noise * math.sqrt(2 / (len(curve) // 3))
+        change = self.last(name) - self.first(name)
+        return change / error if error else math.copysign(math.inf, change) if change else 0.0
+
+    @property
+    def progress(self) -> float:
+        """The rise of the reward, or without one that of wins, in standard errors."""
+        return next((self.rise(name) for name in ("reward/mean", *_WINS) if name in self), 0.0)
+
+    @property
+    def wins(self) -> float:
+        """The rise of wins in standard errors, of training or of validation, whichever is less.
+
+        Validation is compared with the start, as a run can lose what it had in its first steps.
+        """
+        rises = [self.rise("train/win_rate"), self._rise_of_validation()]
+        known = [rise for rise in rises if rise]  # 0: too few values, or none
+        return min(known, default=0.0)
+
+    def _rise_of_validation(self) -> float:
+        wins, low, high = (self.all(f"val/win_rate{end}") for end in ("", "_low", "_high"))
+        if len(wins) < 2 or not len(wins) == len(low) == len(high):
+            return 0.0
+        errors = (high - low)[[0, -1]] / (2 * _Z95)
+        return float((wins[-1] - wins[0]) / np.hypot(*errors))
+
+
+def diagnose(curves: Curves, settings: Mapping[str, Any]) -> list[Finding]:
+    """What keeps a run from learning, the strongest first; empty when it learns or none is seen.
+
+    settings: of the run, by name, as far as they are known. While reward and wins rise, only what
+    can spoil such a run is told.
+    """
+    if curves.steps < LEAST_STEPS:
+        return [
+            Finding(
+                "too few steps",
+                1.0,
+                f"{curves.steps} steps; a trend needs {LEAST_STEPS} or more",
+                "let it train on",
+            )
+        ]
+    rules = _ALWAYS if is_healthy(curves) else (*_ALWAYS, *_UNLESS_IT_LEARNS)
+    found = [finding for rule in rules for finding in rule(curves, settings)]
+    return sorted(found, key=lambda finding: -finding.strength)
+
+
+def is_healthy(curves: Curves) -> bool:
+    """Whether the reward or wins rise, and neither falls."""
+    rises = curves.progress >= _CLEAR or (curves.wins >= _LOSS and curves.progress >= 0)
+    return rises and curves.wins > -_LOSS / 2
+
+
+Found = Iterator[Finding]
+
+
+def _collapse(curves: Curves, _: Mapping[str, Any]) -> Found:
+    name = "train/most_common_later_guess"
+    share, before = curves.last(name), curves.first(name)
+    if share > 0.25 and share > 1.5 * before:
+        yield Finding(
+            "a favourite word",
+            share / 0.25,
+            f"one word is {share:.0%} of later guesses, {before:.0%} at first; below 10 % is usual",
+            "reward=phase2 (a repeat costs), a smaller optim.lr, algorithm.entropy",
+        )
+
+
+def _hacking(curves: Curves, _: Mapping[str, Any]) -> Found:
+    if curves.progress >= _CLEAR and curves.wins <= -_LOSS:
+        skip = ("mean", "std", "min", "max", "below_0", "guess")
+        parts = [f"reward/{part}" for part in curves.parts if part not in skip]
+        most = max(parts, key=lambda one: curves.last(one) - curves.first(one), default="reward")
+        yield Finding(
+            "reward rises while wins fall",
+            -curves.wins / _LOSS,
+            f"{_tell_wins(curves)}; what rises most is {most}",
+            "pay the win more, or that part less (reward.components)",
+        )
+
+
+def _tell_wins(curves: Curves) -> str:
+    val, train = curves.all("val/win_rate"), "train/win_rate"
+    told = f"training wins {curves.first(train):.1%} -> {curves.last(train):.1%}"
+    return f"{told}, validation {val[0]:.1%} -> {val[-1]:.1%}" if len(val) > 1 else told
+
+
+def _memorised(curves: Curves, _: Mapping[str, Any]) -> Found:
+    val, low, high = (curves.all(f"val/win_rate{end}") for end in ("", "_low", "_high"))
+    if not len(val) or len(low) != len(val) or curves.rise("train/win_rate") < _CLEAR:
+        return
+    lost, width = float(val.max() - val[-1]), float(high[-1] - low[-1]) / 2
+    if lost > width:
+        yield Finding(
+            "training secrets learnt by heart",
+            lost / width,
+            f"training wins rise to {curves.last('train/win_rate'):.1%}, validation fell from "
+            f"{val.max():.1%} to {val[-1]:.1%} (half its interval: {width:.1%})",
+            "stop at the best validation (it is kept), or words.train with more secrets",
+        )
+
+
+def _sampler(curves: Curves, _: Mapping[str, Any]) -> Found:
+    gap = curves.last("policy/sampler_gap")
+    if gap > 0.02:
+        yield Finding(
+            "sampler and trainer differ",
+            gap / 0.02,
+            f"log-probabilities differ by {gap:.3f} nats a token; below 0.005 is usual",
+            "one precision for both, a smaller trainer.lag, algorithm.importance_cap=2",
+        )
+
+
+def _unread(curves: Curves, settings: Mapping[str, Any]) -> Found:
+    read, strange = curves.last("train/format"), curves.last("train/non_words")
+    most, length = settings.get("model.max_tokens"), curves.last("tokens/per_answer")
+    cut = curves.last("tokens/cut")
+    full = isinstance(most, (int, float)) and length >= 0.95 * most and read < 0.9
+    if cut > 0.2 or full:
+        seen = f"{cut:.0%} of answers" if cut > 0.2 else f"answers of {length:.1f} tokens of {most}"
+        yield Finding("answers are cut", 3.0, seen, "a larger model.max_tokens, a shorter prompt")
+    elif read < 0.5:
+        yield Finding(
+            "answers cannot be read",
+            2 * (1 - read) / 0.5,
+            f"{read:.0%} of answers hold a guess",
+            "imitate first (experiment=imitate), or prompt with examples (prompt.shots)",
+        )
+    elif strange > 0.6:
+        yield Finding(
+            "guesses are no words",
+            strange / 0.6,
+            f"{strange:.0%} of answers are in no list",
+            "imitate first (experiment=imitate), reward=free, or sampling.grammar=words",
+        )
+
+
+def _no_spread(curves: Curves, _: Mapping[str, Any]) -> Found:
+    shares = [curves.last(name) for name in ("groups/zero_spread", "turns/zero_spread")]
+    share = min((one for one in shares if not math.isnan(one)), default=0.0)
+    if share > 0.7:
+        won = curves.last("train/win_rate")
+        yield Finding(
+            "groups without spread",
+            share / 0.7,
+            f"in {share:.0%} of groups all rewards are equal, so they teach nothing",
+            "nothing is left to learn: harder secrets"
+            if won > 0.9
+            else "a larger num_generations or sampling.temperature, a reward that pays parts",
+        )
+
+
+def _no_win(curves: Curves, _: Mapping[str, Any]) -> Found:
+    wins = curves.all("train/win_rate")
+    if len(wins) and not wins.any():
+        yield Finding(
+            "a start that never wins",
+            1.5,
+            f"no win in {len(wins)} steps",
+            "imitate first (experiment=imitate), or begin games late (history=upto4)",
+        )
+
+
+def _certainty(curves: Curves) -> str:
+    """The metric of how sure the policy is: mean surprise of drawn tokens, or their entropy."""
+    return "policy/surprise" if "policy/surprise" in curves else "policy/entropy"
+
+
+def _rate_high(curves: Curves, settings: Mapping[str, Any]) -> Found:
+    name = _certainty(curves)
+    before, after = curves.first(name), curves.last(name)
+    factor = max(before / after, after / before) if before > 0 and after > 0 else 1.0
+    clipped = curves.last("policy/clipped")
+    fell = -curves.progress / _CLEAR
+    if factor > 1.5 or clipped > 0.3 or fell > 1:
+        yield Finding(
+            "the rate is too high",
+            max(factor / 1.5, fell, clipped / 0.3 if clipped == clipped else 0.0),
+            f"{name} {before:.2f} -> {after:.2f} while the reward did not rise "
+            f"({curves.first('reward/mean'):.3g} -> {curves.last('reward/mean'):.3g})",
+            f"a third of optim.lr ({_told(settings, 'optim.lr')}), or more games a step",
+        )
+
+
+def _unmoved(curves: Curves, settings: Mapping[str, Any]) -> Found:
+    name = _certainty(curves)
+    still = max(abs(curves.rise(name)), abs(curves.progress)) < _CLEAR
+    if name not in curves or not still or curves.steps < 10:
+        return
+    before, after = curves.first(name), curves.last(name)
+    if not abs(after / before - 1) < 0.05:  # it moves, and the noise of few steps hides it
+        return
+    beta = settings.get("algorithm.beta") or 0.0
+    if isinstance(beta, (int, float)) and beta >= 0.2:
+        yield Finding(
+            "KL holds the policy",
+            beta / 0.2,
+            f"neither surprise nor reward moves at algorithm.beta={beta:g}; 0 to 0.04 is usual",
+            "a smaller algorithm.beta",
+        )
+        return
+    yield Finding(
+        "the rate is too low",
+        1.0,
+        f"neither surprise nor reward has moved in {curves.steps} steps",
+        f"three times optim.lr ({_told(settings, 'optim.lr')})",
+    )
+
+
+def _noise(curves: Curves, _: Mapping[str, Any]) -> Found:
+    agreement, guesses = curves.all("update/agreement"), curves.last("update/guesses")
+    if len(agreement) < LEAST_STEPS or not guesses > 0:
+        return
+    error = float(agreement.std(ddof=1)) / math.sqrt(len(agreement))
+    most = float(agreement.mean()) + 2 * error
+    scale = guesses / 2 * (1 / most - 1) if most > 0 else math.inf
+    if scale > guesses:
+        yield Finding(
+            "a step is smaller than its noise",
+            min(3.0, scale / guesses),
+            f"{guesses:.0f} guesses a step, noise scale at least {scale:.0f}",
+            "a larger rollout.groups, or a smaller optim.lr with more steps",
+        )
+
+
+def _told(settings: Mapping[str, Any], name: str) -> str:
+    return f"now {settings[name]}" if name in settings else "not known"
+
+
+_ALWAYS = (_collapse, _hacking, _memorised, _sampler)
+_UNLESS_IT_LEARNS = (_unread, _no_spread, _no_win, _rate_high, _unmoved, _noise)

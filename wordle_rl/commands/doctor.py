@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,10 +73,10 @@ def read_log(given: str) -> tuple[str, list[dict[str, Any]], dict[str, Any]]:
     path = Path(given)
     if path.is_file():
         rows = [_rename(row) for row in _read_file(path)]
-    elif path.is_dir() and (events := [*path.rglob("events.out.tfevents.*")]):
-        if (path / "manifest.json").is_file():
-            events = []
-        rows = [_rename(row) for row in _read_events(events)]
+    elif path.is_dir() and not (path / "manifest.json").is_file():
+        from wordle_rl.backends.events import read_scalars
+
+        rows = [_rename(row) for row in read_scalars(path)]
     else:
         rows = []
     if not rows and not path.is_file():
@@ -108,18 +108,6 @@ def _read_file(path: Path) -> list[dict[str, Any]]:
         return [{**row, **row.get("data", {})} for row in rows]  # verl puts them under data
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise ConfigError(f"{path}: neither trainer_state.json nor JSON lines") from error
-
-
-def _read_events(files: Iterable[Path]) -> list[dict[str, Any]]:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    rows: dict[int, dict[str, Any]] = {}
-    for file in sorted(files):
-        events = EventAccumulator(str(file), size_guidance={"scalars": 0}).Reload()
-        for name in events.Tags()["scalars"]:
-            for event in events.Scalars(name):
-                rows.setdefault(event.step, {"step": event.step})[name] = event.value
-    return [rows[step] for step in sorted(rows)]
 
 
 def _rename(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -162,7 +163,10 @@ def main() -> None:
     )
     given, overrides = parser.parse_known_args()
     setup = build_setup(["model=mini", *overrides])
-    build_trainer(setup, given.steps, given.output, given.credit).train()
+    trainer = build_trainer(setup, given.steps, given.output, given.credit)
+    trainer.train()
+    # Why it does not learn: wordle-rl doctor <output>/trainer_state.json
+    trainer.state.save_to_json(str(Path(given.output, "trainer_state.json")))
 
 
 if __name__ == "__main__":

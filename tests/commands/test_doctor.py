@@ -1,6 +1,7 @@
 """wordle-rl doctor on run folders and on the logs of other trainers."""
 
 import json
+from pathlib import Path
 
 import pytest
 from torch.utils.tensorboard import SummaryWriter
@@ -66,6 +67,12 @@ def write_events(path):
 def test_the_logs_of_other_trainers_are_read(name, write, tmp_path, capsys):
     code, out, _ = say(capsys, write(tmp_path / name))
     assert not code and "groups without spread" in out and "95%" in out
+
+
+def test_a_log_of_trl_says_what_its_run_was(capsys):
+    # Ten steps of examples/trl_rollout.py at 1e-5, a hundredth of the rate that mini learns at.
+    code, out, _ = say(capsys, Path(__file__).with_name("trl_trainer_state.json"))
+    assert not code and "10 steps" in out and "the rate is too low" in out and "1e-05" in out
 
 
 @pytest.mark.parametrize("text", ["", "no json", "[1, 2]\n", '{"loss": 1}\n'])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ import typer
 _MOST = 4  # findings that are told, so that ten lines are enough
 # The names of TRL's and verl's metrics that mean what ours do.
 _SAME = {
+    "lr": ("learning_rate", "actor/lr"),
     "reward/mean": ("reward", "critic/rewards/mean", "critic/score/mean"),
     "reward/std": ("reward_std",),
     "groups/zero_spread": ("frac_reward_zero_std",),
@@ -72,18 +72,18 @@ def read_log(given: str) -> tuple[str, list[dict[str, Any]], dict[str, Any]]:
 
     path = Path(given)
     if path.is_file():
-        rows = [_rename(row) for row in _read_file(path)]
+        rows = _rename(_read_file(path))
     elif path.is_dir() and not (path / "manifest.json").is_file():
         from wordle_rl.backends.events import read_scalars
 
-        rows = [_rename(row) for row in read_scalars(path)]
+        rows = _rename(read_scalars(path))
     else:
         rows = []
     if not rows and not path.is_file():
         folder = find_run(given, root=Path())
         settings = {key: _number(value) for key, value in flatten(read_config(folder.path)).items()}
         return folder.path.name, folder.log("metrics").read(), settings
-    if not any("reward/mean" in row for row in rows):
+    if not rows:
         known = ", ".join(("reward/mean", *_SAME["reward/mean"]))
         raise ConfigError(f"{given}: no reward by one of the names {known}")
     return given, rows, {}
@@ -110,9 +110,16 @@ def _read_file(path: Path) -> list[dict[str, Any]]:
         raise ConfigError(f"{path}: neither trainer_state.json nor JSON lines") from error
 
 
-def _rename(row: Mapping[str, Any]) -> dict[str, Any]:
-    plain = {name.removeprefix("train/"): value for name, value in row.items()}
-    ours = {
-        name: plain[other] for name, others in _SAME.items() for other in others if other in plain
-    }
-    return {**row, **ours}
+def _rename(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows that have a reward, with our names beside the other trainer's."""
+    renamed = []
+    for row in rows:
+        plain = {name.removeprefix("train/"): value for name, value in row.items()}
+        ours = {
+            name: plain[other]
+            for name, others in _SAME.items()
+            for other in others
+            if other in plain
+        }
+        renamed.append({**row, **ours})
+    return [row for row in renamed if "reward/mean" in row]

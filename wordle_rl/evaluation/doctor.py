@@ -261,7 +261,7 @@ def _rate_high(curves: Curves, settings: Mapping[str, Any]) -> Found:
             max(factor / 1.5, fell, clipped / 0.3 if clipped == clipped else 0.0),
             f"{name} {before:.2f} -> {after:.2f} while the reward did not rise "
             f"({curves.first('reward/mean'):.3g} -> {curves.last('reward/mean'):.3g})",
-            f"a third of optim.lr ({_told(settings, 'optim.lr')}), or more games a step",
+            f"a third of optim.lr ({_tell_rate(curves, settings)}), or more games a step",
         )
 
 
@@ -286,7 +286,7 @@ def _unmoved(curves: Curves, settings: Mapping[str, Any]) -> Found:
         "the rate is too low",
         1.0,
         f"neither surprise nor reward has moved in {curves.steps} steps",
-        f"three times optim.lr ({_told(settings, 'optim.lr')})",
+        f"three times optim.lr ({_tell_rate(curves, settings)})",
     )
 
 
@@ -306,8 +306,9 @@ def _noise(curves: Curves, _: Mapping[str, Any]) -> Found:
         )
 
 
-def _told(settings: Mapping[str, Any], name: str) -> str:
-    return f"now {settings[name]}" if name in settings else "not known"
+def _tell_rate(curves: Curves, settings: Mapping[str, Any]) -> str:
+    rate = settings.get("optim.lr") or max(curves.all("lr"), default=None)
+    return "its value is not in the log" if rate is None else f"now {rate:.2g}"
 
 
 _ALWAYS = (_collapse, _hacking, _memorised, _sampler)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from optuna.distributions import CategoricalDistribution, distribution_to_json
 
 from wordle_rl.runs.instantiate import MOST, ConfigError, Count, Seed, Within, instantiate
-from wordle_rl.runs.paths import CONF, ROOT
+from wordle_rl.runs.paths import CONF, ROOT, runnable
 from wordle_rl.sweeps.space import (
     ARM,
     Params,
@@ -135,7 +135,7 @@ class StudyPlan:
         except ValueError as error:
             for folder, command in self.settings.needs.items():
                 if folder in str(error):
-                    told = f"{error}; this makes what the study needs: {command}"
+                    told = f"{error}; this makes what the study needs: {runnable(command)}"
                     raise ConfigError(told) from None
             raise
 

@@ -9,6 +9,8 @@ import pytest
 from tests.helpers.commands import command, error_of, evaluation, training
 from tests.helpers.configs import composed
 from wordle_rl.commands.build import build_experiment, resolve
+from wordle_rl.commands.composed import TRAIN as TRAINING
+from wordle_rl.commands.composed import run_composed
 from wordle_rl.runs.config import compose_config
 from wordle_rl.runs.instantiate import ConfigError
 
@@ -238,6 +240,13 @@ def test_a_file_from_outside_is_refused_before_it_is_composed(kind, tmp_path, mo
     monkeypatch.setenv("WORDLE_RL_CONFIG_DIR", str(tmp_path))
     with pytest.raises(ConfigError, match=told):
         compose_config("config", ["prompt=mine"])
+
+
+@pytest.mark.parametrize("line", ["num_generations=2,4", "optim.lr=1e-4,1e-3", "sweep=gen_count"])
+def test_help_beside_several_values_is_the_page_of_help(line: str, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("sys.argv", ["train.py", "-m", *line.split(), "model=tiny", "--help"])
+    run_composed(TRAINING)
+    assert " *tiny" in capsys.readouterr().out
 
 
 @pytest.mark.slow

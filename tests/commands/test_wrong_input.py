@@ -181,7 +181,11 @@ def test_a_target_that_is_no_component_of_the_right_kind_is_never_called(
     ("line", "told"),
     [
         ("train.py --lr=5", "unrecognized arguments: --lr=5; settings are given as key=value"),
-        ("train.py num_generations=1", "rollout.num_generations"),
+        ("train.py num_generations=1", "error: num_generations must be 2 or more"),
+        ("train.py rollout.num_generations=0", "error: rollout.num_generations must be"),
+        ("train.py model.max_tokens=512", "error: model.max_tokens must be below"),
+        ("train.py data=README.md debug=true", "error: data=README.md"),
+        ("eval.py model=tests", "error: model=tests is no model folder"),
         ("train.py --experiment quick", "--experiment: write experiment=quick"),
         ("train.py experiment quick", "experiment: write experiment=quick"),
     ],

@@ -1,18 +1,24 @@
-"""Trains the models that studies begin with: python research/make_starts.py starts|teachers
+"""Trains the models that three studies begin with: python research/make_starts.py starts|teachers
 
-They are written to outputs/starts/. `starts` are for the study of that name, five minutes on one
-idle core. The embedded model mini imitates on: random_consistent by Muon to four depths, three of
-them one after the other; random_consistent by AdamW; and entropy by Muon. The loss is the
-cross-entropy to every guess that the player might have made, which for entropy is one. `teachers`
-are for the studies algorithm and teachers: mini after GRPO, and lexicon as experiment=clean trains
-it, eighteen minutes on one core.
+starts: for the study of that name, seven models in five minutes on one idle core. The embedded
+model mini imitates on: random_consistent by Muon to four depths, three of them one after the other;
+random_consistent by AdamW; and entropy by Muon. The loss is the cross-entropy to every guess that
+the player might have made, which for entropy is one.
+
+teachers: for the studies algorithm and teachers, two models in eighteen minutes on one idle core:
+mini after GRPO, and lexicon as experiment=clean trains it.
+
+Each is a run folder in outputs/starts/. Ctrl-C stops, and the same command continues. It leaves the
+models that are there as they are; remove the folder of one to make it anew.
 """
 
 import argparse
 import shutil
+import signal
 import subprocess
 import sys
 
+from wordle_rl.runs.interrupts import SIGNALS
 from wordle_rl.runs.paths import ROOT
 
 FOLDER = ROOT / "outputs/starts"
@@ -55,20 +61,33 @@ def settings(text: str) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("which", choices=["starts", "teachers"])
     chosen = STARTS if parser.parse_args().which == "starts" else TEACHERS
     for name, (given, before) in chosen.items():
-        target = FOLDER / name
-        if target.exists():
-            continue
-        start = f"init_from={FOLDER / before} init_checkpoint=last" if before else ""
-        room = FOLDER / f"{name}_made"
-        command = [sys.executable, "train.py", *settings(f"{ALL} {given} {start}")]
-        subprocess.run([*command, f"output_dir={room}"], cwd=ROOT, check=True)
-        [run] = (path.parent for path in room.glob("*/summary.json"))
-        run.rename(target)
-        shutil.rmtree(room)  # with what an interrupted run left there
+        if not (FOLDER / name).exists():
+            start = f"init_from={FOLDER / before} init_checkpoint=last" if before else ""
+            make(name, settings(f"{ALL} {given} {start}"))
+        print(f"{FOLDER / name} is there", flush=True)
+
+
+def make(name: str, given: list[str]) -> None:
+    """Train a model, or continue its training."""
+    room = FOLDER / f"{name}_made"
+    given = [*given, f"output_dir={room}"]
+    if begun := sorted(room.glob("*/manifest.json")):
+        given = [f"resume={begun[-1].parent}"]
+    training = subprocess.Popen(
+        [sys.executable, "train.py", *given], cwd=ROOT, start_new_session=True
+    )
+    for signum in SIGNALS:  # the run saves, and says how it ends
+        signal.signal(signum, lambda signum, _: training.send_signal(signum))
+    if code := training.wait():
+        raise SystemExit(code)
+    [run] = (path.parent for path in room.glob("*/summary.json"))
+    run.rename(FOLDER / name)
+    shutil.rmtree(room)
 
 
 if __name__ == "__main__":

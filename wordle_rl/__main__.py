@@ -23,6 +23,7 @@ with whole_command():  # which names a library that is not installed
     import typer
 
     from wordle_rl.commands.composed import EVAL, TRAIN, complete, run_composed
+    from wordle_rl.runs.paths import runnable
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _AS_GIVEN = {"ignore_unknown_options": True}  # Hydra reads them
@@ -106,7 +107,7 @@ def _list_allowed(command: str, *_: str) -> str:
         from wordle_rl.sweeps.plan import list_studies
 
         return f" A folder, or one of {', '.join(list_studies())}"
-    return " latest, a number or a folder: wordle-rl runs lists them"
+    return f" latest, a number or a folder: {runnable('wordle-rl runs')} lists them"
 
 
 if __name__ == "__main__":

@@ -28,4 +28,4 @@ def test_what_is_wrong_is_told_before_anything_is_loaded(line, told):
 def test_a_run_ends_with_the_command_that_opens_its_page(tmp_path, capsys):
     folder = RunFolder(trained(tmp_path / "runs"))
     assert (folder.path / "model").is_dir()
-    assert f"watch it: wordle-rl play --run {folder.path}\n" in capsys.readouterr().out
+    assert f"wordle-rl play --run {folder.path}\n" in capsys.readouterr().out

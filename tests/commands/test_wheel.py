@@ -90,7 +90,7 @@ def test_a_run_with_parts_of_ones_own_trains_resumes_and_is_evaluated_here(run, 
     shutil.copytree(ROOT / "examples" / "own_parts", tmp_path / "mine")
     own = "reward=vowel history=upto4 history.player=parts.Varied algorithm=dr_grpo"
     text = run(f"train --config-dir mine {own} algorithm._target_=parts.ByState {SMALL}")
-    assert "full games: wordle-rl eval --config-dir=" in text
+    assert "/wordle-rl eval --config-dir=" in text
     [folder] = (tmp_path / "outputs").iterdir()
     assert (folder / "summary.json").is_file()
     assert "reward/vowel" in (folder / "metrics.jsonl").read_text()

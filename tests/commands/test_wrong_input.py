@@ -9,6 +9,8 @@ import pytest
 from tests.helpers.commands import command, error_of, evaluation, training
 from tests.helpers.configs import composed
 from wordle_rl.commands.build import build_experiment, resolve
+from wordle_rl.commands.composed import TRAIN as TRAINING
+from wordle_rl.commands.composed import run_composed
 from wordle_rl.runs.config import compose_config
 from wordle_rl.runs.instantiate import ConfigError
 
@@ -179,7 +181,11 @@ def test_a_target_that_is_no_component_of_the_right_kind_is_never_called(
     ("line", "told"),
     [
         ("train.py --lr=5", "unrecognized arguments: --lr=5; settings are given as key=value"),
-        ("train.py num_generations=1", "rollout.num_generations"),
+        ("train.py num_generations=1", "error: num_generations must be 2 or more"),
+        ("train.py rollout.num_generations=0", "error: rollout.num_generations must be"),
+        ("train.py model.max_tokens=512", "error: model.max_tokens must be below"),
+        ("train.py data=README.md debug=true", "error: data=README.md"),
+        ("eval.py model=tests", "error: model=tests is no model folder"),
         ("train.py --experiment quick", "--experiment: write experiment=quick"),
         ("train.py experiment quick", "experiment: write experiment=quick"),
     ],
@@ -238,6 +244,13 @@ def test_a_file_from_outside_is_refused_before_it_is_composed(kind, tmp_path, mo
     monkeypatch.setenv("WORDLE_RL_CONFIG_DIR", str(tmp_path))
     with pytest.raises(ConfigError, match=told):
         compose_config("config", ["prompt=mine"])
+
+
+@pytest.mark.parametrize("line", ["num_generations=2,4", "optim.lr=1e-4,1e-3", "sweep=gen_count"])
+def test_help_beside_several_values_is_the_page_of_help(line: str, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("sys.argv", ["train.py", "-m", *line.split(), "model=tiny", "--help"])
+    run_composed(TRAINING)
+    assert " *tiny" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -73,6 +73,17 @@ def test_a_damaged_file_is_named_and_the_one_before_is_loaded(store, name, damag
         store.load_latest()
 
 
+def test_where_nothing_was_better_than_the_start_it_is_no_best_checkpoint(store):
+    for step in 0, 1:
+        store.save(step, write("a"))
+    store.mark_best(0)
+    with pytest.raises(FolderError, match=r"the start itself: give --checkpoint last ") as error:
+        store.load_named("best", "--checkpoint ")
+    assert "\n" not in str(error.value)
+    assert store.load_named("last", "--checkpoint ").name == "step_000001"
+    assert store.load_named("start", "--checkpoint ").name == "step_000000"
+
+
 def test_a_checkpoint_under_the_name_of_another_step_is_refused(store):
     store.save(1, write("a"))
     store.save(2, write("b")).rename(store.folder / "step_000003")

@@ -1,5 +1,6 @@
 """Run folders, their manifest and their lock."""
 
+import os
 import shlex
 import signal
 import subprocess
@@ -15,6 +16,24 @@ from wordle_rl.runs.config import quoted
 from wordle_rl.runs.files import FolderError
 from wordle_rl.runs.folder import RunFolder, given_name
 from wordle_rl.runs.paths import ROOT, command
+
+
+@pytest.mark.parametrize("place", [ROOT, ROOT / "docs"])
+@pytest.mark.parametrize("activated", [True, False])
+def test_a_printed_command_starts_the_environment_that_runs_from_where_one_is(activated, place):
+    own = os.path.dirname(sys.executable)
+    path = os.pathsep.join([own] * activated + ["/usr/bin", "/bin"])
+    print_it = (
+        "from wordle_rl.runs.paths import TRAIN, runnable; print(TRAIN, runnable('wordle-rl'))"
+    )
+    here = {"cwd": place, "env": {"PATH": path, "PYTHONPATH": str(ROOT)}, "text": True}
+    told = subprocess.check_output([sys.executable, "-c", print_it], **here)
+    python, script, program = shlex.split(told)
+    assert (place / script).samefile(ROOT / "train.py")
+    find_it = [f"{shlex.quote(python)} -c 'import sys; print(sys.prefix)'; command -v {program}"]
+    prefix, found = subprocess.check_output(["sh", "-c", *find_it], **here).split()
+    assert prefix == sys.prefix and os.path.dirname(place / found) == own
+    assert (python, program) == ("python", "wordle-rl") or not activated
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from wordle_rl.runs.paths import CONFIG_DIR, ROOT
 from wordle_rl.sweeps.draw import build_sampler
 from wordle_rl.sweeps.plan import StudyPlan, plan_study
 from wordle_rl.sweeps.results import read_record
+from wordle_rl.sweeps.run import run_study
 from wordle_rl.sweeps.space import list_grid_points, list_probes, name_arm, parse_params
 
 STUDIES = sorted(p.stem for p in (ROOT / "conf" / "sweep").glob("*.yaml"))
@@ -177,15 +178,13 @@ def test_an_override_that_could_not_act_in_every_trial_is_refused(arguments, sai
         ("algorithm", "opd,grpo", "teachers"),
     ],
 )
-def test_a_study_whose_starts_are_missing_says_what_makes_them(
+def test_a_study_whose_starts_are_missing_says_at_once_what_makes_them(
     study, arms, which, study_plan, monkeypatch, tmp_path
 ):
-    from wordle_rl.commands.build import build_experiment
-
-    monkeypatch.chdir(tmp_path)  # where no starts are
-    monkeypatch.setattr("wordle_rl.runs.folder.ROOT", tmp_path)
-    with pytest.raises(ConfigError, match=rf": python research/make_starts\.py {which}$"):
-        study_plan(f"sweep={study}", f"arm={arms}").check(build_experiment)
+    monkeypatch.setattr("wordle_rl.sweeps.plan.ROOT", tmp_path)  # where no starts are
+    plan = study_plan(f"sweep={study}", f"arm={arms}")
+    with pytest.raises(ConfigError, match=rf"outputs/starts/.*/make_starts\.py {which}$"):
+        run_study(plan, lambda _: pytest.fail("an arm was built"))
 
 
 def test_an_override_acts_in_every_trial_however_it_is_written(study_plan):

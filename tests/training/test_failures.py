@@ -26,6 +26,7 @@ from wordle_rl.rewards.brevity import Brevity
 from wordle_rl.rollouts import kinds
 from wordle_rl.runs.checkpoints import CheckpointStore, step_of
 from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.paths import TRAIN
 from wordle_rl.training import validation
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -87,7 +88,7 @@ def test_a_lack_of_memory_ends_a_run_in_one_line(place, name, error, told, folde
     fail_with(place, name, error, folder)
     line = error_of(capsys.readouterr().err)
     assert line.startswith("error: out of memory: ") and told in line
-    assert f"continue with python train.py resume={folder}" in line
+    assert f"continue with {TRAIN} resume={folder}" in line
     # An update may have changed the weights already.
     assert ("the run is saved" in line) == (name != "update")
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.commands import error_of
 from tests.helpers.runs import assert_equal_runs, metrics_of, resume, run, settings
-from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.paths import ROOT, TRAIN
 from wordle_rl.training import loop as memory
 from wordle_rl.training.loop import RESIDENT
 
@@ -29,7 +29,7 @@ def test_a_run_that_leaks_saves_and_stops_and_goes_on_with_the_same_numbers(
     [folder] = set(root.iterdir()) - {unbroken}
     line = error_of(capsys.readouterr().err)
     assert end.value.code == 1 and "0.20 GB are in use, more than trainer.memory_limit_gb" in line
-    assert f"the run is saved, continue with python train.py resume={folder}" in line
+    assert f"the run is saved, continue with {TRAIN} resume={folder}" in line
     assert [m["step"] for m in metrics_of(folder)] == [0, 1, 2]
     resume(folder, "trainer.memory_limit_gb=9")
     assert_equal_runs(folder, unbroken)

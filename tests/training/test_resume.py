@@ -32,6 +32,7 @@ from wordle_rl.rollouts import kinds as scene
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.files import read_json
 from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.paths import TRAIN
 from wordle_rl.training import step
 from wordle_rl.training.checkpoint import RunState, rank_validation
 from wordle_rl.training.log import RunLog
@@ -85,7 +86,7 @@ def test_stopped_at_any_moment_a_run_equals_one_that_never_stopped(stage, tmp_pa
         folder[:] = set(root.iterdir()) - {unbroken}
         assert_saved(*folder, done)
         [hint] = [line for line in capfd.readouterr().out.splitlines() if "resume=" in line]
-        assert hint.endswith(f"python train.py resume={folder[0]}")
+        assert hint.endswith(f"{TRAIN} resume={folder[0]}")
     resume(*folder)
     assert_equal_runs(*folder, unbroken)
 
@@ -248,7 +249,7 @@ def test_what_a_resume_changed_stays_in_force(tmp_path, root, capsys, monkeypatc
     stop(
         TorchPolicy, "update", 1, signal.SIGINT, partial(resume, folder, "trainer.steps=3", *given)
     )
-    assert f"python train.py resume={folder}" in capsys.readouterr().out
+    assert f"{TRAIN} resume={folder}" in capsys.readouterr().out
     resume(folder)  # as printed
     assert [m.get("lr") for m in metrics_of(folder)[2:]] == [1e-5] * 2
     assert saved[-1] == (0.9, 0.5)

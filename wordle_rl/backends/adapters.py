@@ -23,6 +23,7 @@ from wordle_rl.policy.models import MAIN, fetch_command, locate, may_be_on_hub
 from wordle_rl.policy.settings import LoraSettings
 from wordle_rl.runs.files import read_object, write_json
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.paths import runnable
 from wordle_rl.training.lineage import base_of, stages_of, write_base, write_stages
 
 AdapterFormat = Literal["peft", "mlx"]
@@ -131,11 +132,11 @@ def find_base_name(folder: Path, wanted: AdapterFormat | None = None) -> str:
     """
     form = read_adapter_form(folder)
     if wanted not in (None, form):
-        own = shlex.quote(str(folder))
         target, backend = ("peft", "mlx") if wanted == "peft" else ("mlx-adapter", "lightning")
+        export = runnable(f"wordle-rl export {shlex.quote(str(folder))} --format {target}")
         raise ConfigError(
-            f"model.path={folder} is an adapter in the form of {form}: convert it with wordle-rl "
-            f"export {own} --format {target} --output <new folder>, or use backend={backend}"
+            f"model.path={folder} is an adapter in the form of {form}: convert it with {export} "
+            f"--output <new folder>, or use backend={backend}"
         )
     if not (name := read_object(folder / ADAPTER).get(_BASE[form])):
         raise ConfigError(f"{folder / ADAPTER} does not name its model: add an entry {_BASE[form]}")

@@ -10,7 +10,7 @@ from huggingface_hub import constants
 from huggingface_hub.utils import get_session
 from safetensors.torch import load_file
 
-from wordle_rl.policy.models import MAIN, fetched_twin
+from wordle_rl.policy.models import MAIN, fetch_command, fetched_twin
 from wordle_rl.policy.tokenizer import list_stop_ids
 from wordle_rl.runs.checkpoints import CheckpointError
 from wordle_rl.runs.errors import full_disk, missing
@@ -57,7 +57,8 @@ def explain_load_errors(location: str, *, on_disk: bool, library: str = "") -> I
             by = f" by {library}" if library else ""
             raise ConfigError(f"model.path={location} cannot be loaded{by}: {reason}") from error
         twin = fetched_twin(location)
-        like = f"; `wordle-rl fetch {twin}`, then model={twin}, needs no hub" if twin else ""
+        fetch = fetch_command(f"fetched/{twin}")
+        like = f"; `{fetch}`, then model={twin}, needs no hub" if twin else ""
         raise ConfigError(
             f"model.path={location} is neither a folder nor in the local cache, and the hub cannot "
             f"be reached: connect and run `hf download {location}`, or give a folder that holds it"

@@ -413,8 +413,8 @@ def _build_data(
         raise ConfigError(f"data={file}: no such file")
     refuse(
         chosen.get("allowed_share") or chosen.get("train") is not None,
-        "words.allowed_share must be 0 and words.train null with data=<file>, which has secrets: "
-        "add experiment=none",
+        f"data={file} says which secrets are played, so words.allowed_share must be 0 and "
+        "words.train null: add experiment=none",
     )
     held_out = () if chosen.get("protocol") == "all" else (*splits.val, *splits.test)
     return load_data(

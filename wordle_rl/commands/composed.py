@@ -20,6 +20,7 @@ from wordle_rl.runs.config import (
     compose_config,
     expand,
     list_groups,
+    quoted,
     without_folder,
 )
 from wordle_rl.runs.errors import fail, whole_command
@@ -56,7 +57,8 @@ def run_composed(name: str) -> None:
             from wordle_rl.commands.help import format_group, format_help, format_usual
 
             settings = [a for a in sys.argv[1:] if a[:1] == "~" or ("=" in a and a[0] != "-")]
-            cfg = compose_config(name, settings, with_hydra=True)
+            single = [a for a in settings if not (_STUDY & given and _has_several_values(a))]
+            cfg = compose_config(name, single, with_hydra=True)
             named = [b for a, b in pairwise(sys.argv) if a not in ("--config-dir", "-cd")]
             groups = [word for word in named if not {word, word[:1]} & {"-", *settings}]
             if groups == ["all"]:
@@ -70,6 +72,12 @@ def run_composed(name: str) -> None:
             silent = bool(_ANSWERED & names)
             with nullcontext() if silent else announce("reading the settings"):
                 _run_hydra(name, typed)
+
+
+def _has_several_values(setting: str) -> bool:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    return OverridesParser.create().parse_override(quoted(setting)).is_sweep_override()
 
 
 def _put_flags_first(given: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ import typer
 
 from wordle_rl.runs.folder import RunFolder, find_run, given_name
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.paths import ROOT, runnable
 
 _ADAPTER = "adapter_config.json"
 
@@ -98,7 +98,7 @@ def _convert(adapter: Path, form: str, target: Path | None, base: str | None) ->
     if form not in ("peft", "mlx-adapter"):
         raise ConfigError(
             f"format must be peft or mlx-adapter for the folder of an adapter, not {form}; its run "
-            f"has whole weights: wordle-rl export <run> --format {form}"
+            f"has whole weights: {runnable('wordle-rl export')} <run> --format {form}"
         )
     if target is None:
         raise ConfigError("output must be given for the folder of an adapter: --output <folder>")

@@ -40,7 +40,7 @@ from wordle_rl.runs.files import FolderError, read_object, remove_temporary_file
 from wordle_rl.runs.folder import LATEST, UNFINISHED, RunFolder, find_run
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupted, Interrupts, ignore_signals
-from wordle_rl.runs.paths import ROOT, TRAIN, shorten
+from wordle_rl.runs.paths import ROOT, TRAIN, runnable, shorten
 from wordle_rl.runs.processes import Launch, check_first_start, read_launch
 from wordle_rl.runs.progress import announce, mute
 from wordle_rl.training.experiment import Experiment, stages_of_run
@@ -76,7 +76,8 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     if setup.trainer.report:
         write_page(folder)
     if setup.logger.tensorboard:
-        print(f"curves: tensorboard --logdir {shlex.quote(str(shorten(folder.path.parent)))}")
+        outputs = shlex.quote(str(shorten(folder.path.parent)))
+        print(f"curves: {runnable(f'tensorboard --logdir {outputs}')}")
     print(f"took {time.monotonic() - begin:.0f} s", flush=True)
     return summary
 

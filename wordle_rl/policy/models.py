@@ -7,6 +7,7 @@ from typing import Any
 
 from wordle_rl.game.feedback_table import cache_folder
 from wordle_rl.runs.files import read_yaml
+from wordle_rl.runs.paths import runnable
 
 UNTRAINED = "untrained"
 EMBEDDED = Path(__file__).resolve().parents[1] / "embedded"
@@ -41,7 +42,8 @@ def fetched_folder(model: str) -> Path:
 def fetch_command(name: str) -> str | None:
     """The command that fetches a model of this name. None where there is none."""
     kind, _, model = name.partition("/")
-    return f"wordle-rl fetch {model}" if kind == "fetched" and name in known_models() else None
+    known = kind == "fetched" and name in known_models()
+    return runnable(f"wordle-rl fetch {model}") if known else None
 
 
 def fetched_twin(name: str) -> str | None:

@@ -140,8 +140,9 @@ class CheckpointStore:
         self.verify(path)
         if name == "best" and step_of(path) == 0:
             raise CheckpointError(
-                f"{self.folder.parent}: the best checkpoint is the run's own start; use "
-                f"{option}last for what it learnt, or {option}start for the start"
+                f"{self.folder.parent}: no validation was better than the start's, so the best "
+                f"checkpoint is the start itself: give {option}last for what the run learnt, or "
+                f"{option}start"
             )
         return path
 

@@ -26,6 +26,13 @@ _EXTRAS = {  # library: the extra that installs it
     **{"bitsandbytes": "quantize", "wandb": "wandb", "gymnasium": "gym"},
 }
 
+_FOLLOWS = {  # setting: the one that it takes its value from
+    "rollout.num_generations": "num_generations",
+    "model.path": "model",
+    "optim.lr": "model.learning_rate",
+    "sampling.max_tokens": "model.max_tokens",
+}
+
 
 class Failed(SystemExit):
     """Ends a command for a reason that fits in one line, `message`."""
@@ -37,9 +44,18 @@ class Failed(SystemExit):
 
 def fail(message: str, code: int = 2) -> NoReturn:
     """End the command with one line on standard error."""
-    message = " ".join(message.split())
+    message = _name_as_typed(" ".join(message.split()))
     print(f"error: {message}", file=sys.stderr, flush=True)
     raise Failed(message, code)
+
+
+def _name_as_typed(message: str) -> str:
+    """Call a setting that takes its value from another one as the command line does."""
+    typed = {argument.partition("=")[0].lstrip("+") for argument in sys.argv[1:]}
+    for key, source in _FOLLOWS.items():
+        if source in typed and key not in typed:
+            message = re.sub(rf"\b{re.escape(key)}\b", source, message)
+    return message
 
 
 @contextmanager

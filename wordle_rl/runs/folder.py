@@ -25,7 +25,7 @@ from typing import Any
 
 from wordle_rl.runs.files import FolderError, StepLog, open_lock, read_object, write_json
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import EVAL, PACKAGE, ROOT, TRAIN, command, shorten
+from wordle_rl.runs.paths import EVAL, PACKAGE, ROOT, TRAIN, command, runnable, shorten
 
 LATEST = "latest"  # given in place of a run's folder
 OUTPUTS = ROOT / "outputs"
@@ -86,7 +86,7 @@ class RunFolder:
 
     @property
     def play_command(self) -> str:
-        return f"wordle-rl play --run {shlex.quote(str(shorten(self.path)))}"
+        return runnable(f"wordle-rl play --run {shlex.quote(str(shorten(self.path)))}")
 
     def log(self, name: str) -> StepLog:
         """metrics: a line a step. games: some games. validation_games: each validation game."""
@@ -239,7 +239,9 @@ def find_run(
         return runs[int(given) - 1][0]
     names = {run.path.name: str(shorten(run.path)) for run, _ in runs}
     near = difflib.get_close_matches(Path(given).name, [*names, LATEST], 1)
-    meant = f"did you mean {names.get(near[0], near[0])}?" if near else "wordle-rl runs lists them"
+    meant = f"{runnable('wordle-rl runs')} lists them"
+    if near:
+        meant = f"did you mean {names.get(near[0], near[0])}?"
     raise FolderError(f"{root / given}: no such run folder, {meant}")
 
 

@@ -1,4 +1,4 @@
-"""Where the project's files are, and how its two main commands are called there.
+"""Where the project's files are, and how its commands are called there.
 
 In a checkout conf/ is beside the package, and relative paths start from the project. An installed
 package has conf/ inside, and relative paths start from the current folder.
@@ -7,6 +7,7 @@ package has conf/ inside, and relative paths start from the current folder.
 import os
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -15,9 +16,6 @@ INSTALLED = (PACKAGE / "conf").is_dir()
 CONF = PACKAGE / "conf" if INSTALLED else PACKAGE.parent / "conf"
 ROOT = Path.cwd() if INSTALLED else PACKAGE.parent  # where relative paths start
 CONFIG_DIR = "WORDLE_RL_CONFIG_DIR"  # environment variable that stands for --config-dir
-TRAIN, EVAL = (
-    ("wordle-rl train", "wordle-rl eval") if INSTALLED else ("python train.py", "python eval.py")
-)
 
 
 def quote(text: str) -> str:
@@ -30,6 +28,30 @@ def quote(text: str) -> str:
 def shorten(path: Path) -> Path:
     """A path from where relative paths start, where the current folder is that place."""
     return path.relative_to(ROOT) if path.is_relative_to(ROOT) and Path.cwd() == ROOT else path
+
+
+def runnable(line: str) -> str:
+    """A command as it can be pasted here: `python <script> ...`, `wordle-rl ...` and the like.
+
+    A program is called by its name where PATH leads to the environment that runs, and otherwise by
+    its path. A script of the project has its path where the current folder is another one.
+    """
+    program, _, rest = line.partition(" ")
+    own = Path(sys.executable)
+    path = own if program == "python" else own.with_name(program)
+    if not path.exists():
+        return runnable(f"python -m {program.replace('-', '_')} {rest}")
+    found = Path(shutil.which(program) or "/")
+    if found.parent.resolve() != path.parent.resolve() or not found.samefile(path):
+        program = shlex.quote(str(shorten(path)))
+    script, blank, more = rest.partition(" ")
+    if script.endswith(".py"):
+        rest = shlex.quote(str(shorten(ROOT / script))) + blank + more
+    return f"{program} {rest}"
+
+
+TRAIN = runnable("wordle-rl train" if INSTALLED else "python train.py")
+EVAL = runnable("wordle-rl eval" if INSTALLED else "python eval.py")
 
 
 def command(program: str, key: str, value: object) -> str:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from optuna.distributions import CategoricalDistribution, distribution_to_json
 
 from wordle_rl.runs.instantiate import MOST, ConfigError, Count, Seed, Within, instantiate
-from wordle_rl.runs.paths import CONF, ROOT
+from wordle_rl.runs.paths import CONF, ROOT, runnable
 from wordle_rl.sweeps.space import (
     ARM,
     Params,
@@ -130,14 +130,19 @@ class StudyPlan:
         build: raises ValueError for a config that cannot be trained. Returns its results.
         """
         probes = [*list_probes(self.space), self.settings.default or {}]
-        try:
-            return [build(self.compose(self.build_run(params))) for params in probes]
-        except ValueError as error:
-            for folder, command in self.settings.needs.items():
-                if folder in str(error):
-                    told = f"{error}; this makes what the study needs: {command}"
-                    raise ConfigError(told) from None
-            raise
+        return [build(self.compose(self.build_run(params))) for params in probes]
+
+    def check_needs(self) -> None:
+        """Raise ConfigError for an arm that begins with a folder which must be made before."""
+        arms = getattr(self.space.get(ARM), "choices", ())
+        own = [override for arm in arms for override in self.settings.arms.get(arm, ())]
+        for folder, command in self.settings.needs.items():
+            for value in (override.partition("=")[2] for override in own):
+                if value.startswith(f"{folder}/") and not (ROOT / value).is_dir():
+                    raise ConfigError(
+                        f"{value}: no such folder; this makes what the study needs: "
+                        f"{runnable(command)}"
+                    )
 
     def identity(self) -> dict[str, Any]:
         """The settings that cannot change once a study has started, as JSON holds them."""

@@ -8,7 +8,7 @@ import fcntl
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
@@ -45,13 +45,14 @@ def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], Any]) -> None:
 
     build: the work of a run. Raises ValueError for a wrong config.
     """
+    place = plan.settings.place
+    before = read_record(place)
+    _check_quickly(plan, before)
     with announce("checking each arm of the study"):
         works = plan.check(build)
-    place = plan.settings.place
     if not (place / RECORD).exists():
         _print_cost(plan, works)
         tell_power(plan)
-    before = read_record(place)
     try:
         failed = run_trials(plan)
     except StudyStopped as error:
@@ -65,6 +66,15 @@ def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], Any]) -> None:
     if failed:
         again = f"{failed} trials failed; run the same command to try them again"
         fail(f"study {plan.settings.name}: {again}", code=1)
+
+
+def _check_quickly(plan: StudyPlan, before: Mapping[str, Any]) -> None:
+    """Raise ConfigError for what is wrong before any arm is built. before: the study's record."""
+    plan.check_identity(before.get("identity"))
+    plan.check_needs()
+    build_pruner(plan.settings.pruner)
+    if plan.settings.sampler is not None:
+        build_sampler(plan.settings.sampler, 0)
 
 
 def _print_cost(plan: StudyPlan, works: list[Any]) -> None:
@@ -97,9 +107,6 @@ class Worker:
         self._left = 0  # trials of the round
 
     def run(self) -> int:
-        build_pruner(self._settings.pruner)  # a wrong one is found here
-        if self._settings.sampler is not None:
-            build_sampler(self._settings.sampler, 0)
         self._place.mkdir(parents=True, exist_ok=True)
         with self._alone():
             self._plan.check_identity(read_record(self._place).get("identity"))

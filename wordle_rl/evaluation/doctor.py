@@ -83,7 +83,9 @@ class Curves:
         noise = math.sqrt(float(np.mean(np.diff(curve) ** 2)) / 2)  # of one step
         error = noise * math.sqrt(2 / (len(curve) // 3))
         change = self.last(name) - self.first(name)
-        return change / error if error else math.copysign(math.inf, change) if change else 0.0
+        if error == 0:
+            return math.copysign(math.inf, change) if change else 0.0
+        return change / error
 
     @property
     def progress(self) -> float:

@@ -301,7 +301,10 @@ def git_revision(folder: Path) -> dict[str, Any] | None:
         revision, root = git("rev-parse", "HEAD", "--show-toplevel").splitlines()
         if Path(root).resolve() != folder.resolve():
             return None
-        return {"revision": revision, "dirty": bool(git("status", "--porcelain", "--", ".", ":!results"))}
+        return {
+            "revision": revision,
+            "dirty": bool(git("status", "--porcelain", "--", ".", ":!results")),
+        }
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
 

@@ -54,6 +54,7 @@ class Look(NamedTuple):
     ink: str
     muted: str
     tiles: tuple[str, str, str]  # in place, elsewhere, absent
+    lines: tuple[str, str]  # greedy, drawn: at least 4.5 to 1 against the paper
 
 
 def looks() -> list[Look]:
@@ -61,11 +62,11 @@ def looks() -> list[Look]:
     light, dark = (
         dict(re.findall(r"--([\w-]+): (#\w{6});", part)) for part in css.split("@media")[:2]
     )
-    found = (("", light), ("_dark", light | dark))
+    found = (("", light, (BLUE, "#b84e00")), ("_dark", light | dark, ("#56b4e9", RED)))
     tiles = ("placed", "elsewhere", "absent")
     return [
-        Look(suffix, of["paper"], of["ink"], of["muted"], tuple(of[name] for name in tiles))
-        for suffix, of in found
+        Look(suffix, of["paper"], of["ink"], of["muted"], tuple(of[name] for name in tiles), lines)
+        for suffix, of, lines in found
     ]
 
 
@@ -104,12 +105,12 @@ def draw_demo(runs: list[Run], wins: list[pd.Series], look: Look) -> Figure:
     figure, above, below = new_picture(look)
     for run, drawn in zip(runs, wins, strict=True):
         greedy = 100 * run.series("watch/test/win_rate")
-        above.plot(greedy.index, greedy, color=BLUE, lw=2.4)
-        above.plot(drawn.index, 100 * drawn, color=RED, lw=2.4, ls="--")
+        above.plot(greedy.index, greedy, color=look.lines[0], lw=2.4)
+        above.plot(drawn.index, 100 * drawn, color=look.lines[1], lw=2.4, ls="--")
     last = max(run.metrics.index.max() for run in runs)
     bold: dict[str, Any] = {"ha": "right", "fontsize": 14, "weight": "bold"}
-    above.text(last, 94.5, "greedy", color=BLUE, **bold)
-    above.text(last, 86, "drawn at 0.7", color=RED, **bold)
+    above.text(last, 94.5, "greedy", color=look.lines[0], **bold)
+    above.text(last, 86, "drawn at 0.7", color=look.lines[1], **bold)
     for name, value in SCRIPTS.items():
         above.axhline(value, color=look.ink, lw=1, ls=":")
         at, align = (value - 0.4, "top") if name.startswith("random") else (value + 0.4, "bottom")

@@ -1,6 +1,7 @@
 """What eval.py runs: full games of a run, a model or a scripted player, and of the solvers."""
 
 import json
+import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from wordle_rl.commands.eval_players import (
     read_settings,
 )
 from wordle_rl.evaluation.boards import boards_side_by_side, columns, shows_colours
+from wordle_rl.evaluation.record import check_id, record_result
 from wordle_rl.evaluation.summary import game_record, summarise
 from wordle_rl.evaluation.tables import report_table
 from wordle_rl.game.players import Decoder
@@ -40,6 +42,8 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """Play, write summary.json and games.jsonl, print the tables. Returns the summary."""
     with user_errors():
         config, settings = read_settings(cfg, overrides)
+        if settings.record is not None:
+            check_id(settings.record)
         make_outputs(ROOT / settings.output_dir)
         tournament = build_tournament(config, settings)
         if tournament.settings.opener:
@@ -62,12 +66,24 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     boards = choose_games(games, settings.show)
     print(boards_side_by_side(boards, columns(), colour=shows_colours()))
     print(f"\nwritten to {shorten(folder)}\n")
+    if settings.record is not None:
+        _record(settings.record, summary, games, overrides)
     print(report_table([summary, *compared], columns()))
     if learnt := learnt_sampling(settings, tournament.sampling):
         print(_note_grammar(f"sampling.grammar={learnt.grammar}", compared=settings.compare))
     if settings.json:
         print(json.dumps(plain(summary), ensure_ascii=False))
     return summary
+
+
+def _record(
+    name: str, summary: Mapping[str, Any], games: Sequence[Game], overrides: Sequence[str]
+) -> None:
+    given = shlex.join(part for part in overrides if not part.startswith("record="))
+    precision = (summary["computing"] or {}).get("precision")
+    command = f"python eval.py {given}"
+    path = record_result(name, summary, games, command=command, precision=precision)
+    print(f"recorded in {shorten(path)}\n")
 
 
 def _note_grammar(learnt: str, *, compared: bool) -> str:

@@ -83,6 +83,7 @@ class EvalSettings:
     samples: Annotated[int, Within(1, 10_000)] = 1
     limit: Count | None = None
     show: Annotated[int, Within(0, MOST)] = 4
+    record: str | None = None
     seed: Seed = 0
     output_dir: str = "outputs"
     json: bool = False

@@ -288,7 +288,10 @@ def describe_environment() -> dict[str, Any]:
 
 
 def git_revision(folder: Path) -> dict[str, Any] | None:
-    """{"revision", "dirty"} of the repository whose root is folder; None for another folder."""
+    """{"revision", "dirty"} of the repository whose root is folder; None for another folder.
+
+    What was measured, in results/, is no change of it.
+    """
 
     def git(*arguments: str) -> str:
         # Without optional locks, asking for the status never disturbs a git command beside it.
@@ -300,7 +303,10 @@ def git_revision(folder: Path) -> dict[str, Any] | None:
         revision, root = git("rev-parse", "HEAD", "--show-toplevel").splitlines()
         if Path(root).resolve() != folder.resolve():
             return None
-        return {"revision": revision, "dirty": bool(git("status", "--porcelain"))}
+        return {
+            "revision": revision,
+            "dirty": bool(git("status", "--porcelain", "--", ".", ":!results")),
+        }
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
 

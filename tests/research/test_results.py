@@ -1,0 +1,133 @@
+"""The pages show the numbers of results/, and each row agrees with its games."""
+
+import json
+import lzma
+import re
+from collections import Counter
+
+import pytest
+from scipy.stats import binomtest, sem
+
+from results import render
+from tests.helpers.commands import evaluation
+from wordle_rl.evaluation import record
+from wordle_rl.runs.paths import ROOT
+
+ROWS = record.read_rows(render.FOLDER)
+PAGES = [ROOT / "README.md", ROOT / "docs" / "FINDINGS.md"]
+WITH_GAMES = [row for row in ROWS if row["raw"].startswith("games/")]
+# A share, or a number with decimals that is no part of a name, a setting, a version or a size.
+_NUMBER = re.compile(
+    r"(?<![\w.=/-])\d+(?:\.\d+)?(?= %(?! intervals))|(?<![\w.=/-])\d+\.\d+(?![\w.])"
+)
+_SIZE = re.compile(r"\d+(\.\d+)? (million|billion|GB|MB|s\b)")
+
+
+def unmarked(page: str) -> str:
+    """A page without code, links' addresses and the parts that are rendered."""
+    page = re.sub(r"<!-- results: .*?<!-- end of results -->", "", page, flags=re.S)
+    page = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", "", page, flags=re.S)
+    return _SIZE.sub("", page)
+
+
+def play(name):
+    with lzma.open(render.FOLDER / name, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def test_the_pages_are_as_the_rows_have_them():
+    stale = [path.name for path, text in render.render().items() if text != path.read_text()]
+    assert not stale, f"python results/render.py writes {stale}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_no_number_of_a_page_is_without_a_row(path):
+    backed = {row[end] for row in ROWS for end in ("value", "low", "high")}
+    assert not {*_NUMBER.findall(unmarked(path.read_text()))} - backed
+
+
+def test_no_table_has_a_number_of_its_own():
+    texts = {place: render.REFERENCE.sub("", text) for place, text in render.read_texts().items()}
+    tables = [line for text in texts.values() for line in text.split("\n") if line[:1] == "|"]
+    assert len(tables) > 100
+    assert not [line for line in tables if _NUMBER.search(unmarked(line))]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_only_a_gain_that_excludes_0_is_bold(path):
+    bold = re.findall(r"\*\*([+-]?\d[^*]*)\*\*", path.read_text())
+    gains = {render.show(row).strip("*") for row in ROWS if row["measure"] == "gain"}
+    assert {*bold} <= gains
+    for text in bold:
+        low, high = map(float, re.findall(r"[+-]?\d+\.\d+", text)[1:])
+        assert low > 0 or high < 0, text
+
+
+def test_a_row_says_what_it_is():
+    assert len(ROWS) > 400
+    keys = Counter((row["id"], row["measure"]) for row in ROWS)
+    assert not [key for key, count in keys.items() if count > 1]
+    ids = {row["id"] for row in ROWS}
+    for row in ROWS:
+        assert set(row) == set(record.FIELDS), row
+        assert (row["measure"] == "gain") == bool(row["against"]), row
+        assert not row["against"] or row["against"] in ids, row
+        if row["low"]:
+            assert float(row["low"]) <= float(row["value"]) <= float(row["high"]), row
+        told = row["raw"] or row["note"] or row["measure"] in ("reward", "times")
+        assert told, f"{row['id']} has neither games nor a note"
+        assert not row["raw"] or (render.FOLDER / row["raw"]).is_file(), row
+
+
+def test_intervals_of_one_game_a_secret_are_wilsons():
+    once = [
+        row
+        for row in ROWS
+        if row["measure"] == "wins" and row["low"] and row["secrets"].split(" ")[0] == row["games"]
+    ]
+    assert len(once) > 50
+    for row in once:
+        games, value = int(row["games"]), float(row["value"])
+        counts = [n for n in range(games + 1) if f"{100 * n / games:.1f}" == f"{value:.1f}"]
+        ends = [binomtest(wins, games).proportion_ci(method="wilson") for wins in counts]
+        told = [f"{100 * low:.1f} {100 * high:.1f}" for low, high in ends]
+        assert f"{row['low']} {row['high']}" in told, row
+
+
+@pytest.mark.parametrize("row", WITH_GAMES, ids=lambda row: f"{row['id']} {row['measure']}")
+def test_wins_guesses_and_gains_are_those_of_the_games(row):
+    games = play(row["raw"])
+    if row["measure"] == "wins":
+        found = 100 * sum(game["won"] for game in games) / len(games)
+        assert found == pytest.approx(float(row["value"]), abs=0.051)
+    elif row["measure"] == "guesses":
+        found = sum(len(game["guesses"]) + (not game["won"]) for game in games) / len(games)
+        assert found == pytest.approx(float(row["value"]), abs=0.0051)
+    elif row["measure"] == "gain":
+        [start] = {r["raw"] for r in ROWS if r["id"] == row["against"]}
+        after, before = (Counter[str]() for _ in range(2))
+        for counts, some in ((after, games), (before, play(start))):
+            each = len(some) // len({game["secret"] for game in some})
+            for game in some:
+                counts[game["secret"]] += 100 * game["won"] / each
+        gains = [after[secret] - before[secret] for secret in before]
+        mean, half = sum(gains) / len(gains), 1.96 * sem(gains)
+        told = [float(row[end]) for end in ("value", "low", "high")]
+        assert [mean, mean - half, mean + half] == pytest.approx(told, abs=0.06)
+
+
+def test_eval_records_its_numbers_and_games_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "RESULTS", tmp_path / "results")
+    line = f"player=random_consistent limit=20 compare=false output_dir={tmp_path / 'out'}"
+    evaluation(f"{line} record=by_chance")()
+    rows = {row["measure"]: row for row in record.read_rows(tmp_path / "results")}
+    [raw] = {row["raw"] for row in rows.values()}
+    with lzma.open(tmp_path / "results" / raw, "rt") as file:
+        won = [json.loads(game)["won"] for game in file]
+    assert len(won) == 20 and rows["wins"]["value"] == f"{5 * sum(won):.1f}"
+    assert rows["wins"]["secrets"] == "20 test" and float(rows["guesses"]["low"]) > 2
+    assert rows["wins"]["command"] == f"python eval.py {line}" and rows["wins"]["machine"]
+    for name in ("by_chance", "By chance"):
+        with pytest.raises(SystemExit):
+            evaluation(f"{line} 'record={name}'")()
+    assert len(record.read_rows(tmp_path / "results")) == len(rows)

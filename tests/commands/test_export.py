@@ -331,3 +331,42 @@ def test_the_card_names_base_prompt_commands_and_what_it_cannot_know(
     assert "The run has no report on this checkpoint." in card
     assert "library_name: transformers" in card and "license" not in card.split("---")[1]
     assert "You are playing Wordle" in card
+
+
+# -- the hub --------------------------------------------------------------------------------------
+
+
+class Hub:
+    """Stands for the hub's client. What it was given, by kind of call."""
+
+    def __init__(self, fault: Exception | None = None) -> None:
+        self.given: dict[str, Any] = {}
+        self.fault = fault
+
+    def create_repo(self, name: str, **options: Any) -> str:
+        self.given["repo"] = {"name": name, **options}
+        return f"https://huggingface.co/{name}"
+
+    def upload_folder(self, *, repo_id: str, folder_path: Path) -> None:
+        if self.fault is not None:
+            raise self.fault
+        self.given["files"] = {repo_id: {path.name for path in Path(folder_path).iterdir()}}
+
+
+def test_an_export_is_uploaded_with_its_card_as_a_private_model(
+    adapted: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    assert "hf auth login" in refuse(adapted[1], tmp_path / "peft", "peft", push="me/wordle")
+    assert "me/wordle" in refuse(adapted[1], tmp_path / "peft", "peft", push="no name")
+    assert not (tmp_path / "peft").exists()
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: "hf_token")
+    hub, broken = Hub(), Hub(OSError("no network"))
+    monkeypatch.setattr("huggingface_hub.HfApi", lambda: hub)
+    folder = export(adapted[1], tmp_path / "peft", "peft", push="me/wordle")
+    assert hub.given["repo"]["name"] == "me/wordle" and hub.given["repo"]["private"]
+    assert hub.given["files"] == {"me/wordle": {path.name for path in folder.iterdir()}}
+    assert {"README.md", "adapter_config.json"} <= hub.given["files"]["me/wordle"]
+    monkeypatch.setattr("huggingface_hub.HfApi", lambda: broken)
+    told = refuse(adapted[1], folder, "peft", force=True, push="me/wordle")
+    assert "no network" in told and told.endswith(f"hf upload me/wordle {folder}")

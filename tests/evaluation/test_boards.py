@@ -20,9 +20,9 @@ def played(secret, guesses, reason="no guess tag"):
 
 def test_tiles_are_green_yellow_and_grey_by_their_marks():
     row = boards_side_by_side([played("crept", ["sleep"])]).splitlines()[1]
-    colours = re.findall(r"\x1b\[([0-9;]+)m ([A-Z]) \x1b\[0m", row)
+    colours = re.findall(r"\x1b\[([0-9;]+)m (..)\x1b\[0m", row)
     grey, green, yellow = "97;100", "30;42", "30;43"
-    assert colours == [(grey, "S"), (grey, "L"), (green, "E"), (grey, "E"), (yellow, "P")]
+    assert colours == [(grey, "S "), (grey, "L "), (green, "E✓"), (grey, "E "), (yellow, "P-")]
 
 
 @pytest.mark.parametrize(("width", "colour"), [(40, True), (100, False)])

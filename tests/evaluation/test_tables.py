@@ -2,10 +2,12 @@
 
 import math
 
+import pytest
+
 from tests.helpers.played_games import played as game_of
 from tests.helpers.played_games import summary_of
 from wordle_rl.evaluation.results import count_results
-from wordle_rl.evaluation.tables import describe_change, report_table
+from wordle_rl.evaluation.tables import describe_change, measure_change, report_table
 
 WORDS = ("crane", "slate", "mound", "sleep", "crept", "steel", "abbey")
 
@@ -26,11 +28,21 @@ def test_the_report_keeps_the_width_and_a_row_has_a_players_numbers(width=80):
 
 
 def test_the_gain_takes_the_two_games_of_a_secret_as_a_pair():
-    text = describe_change(WORDS[:5], [(0, 1), (0, 1), (1, 0), (1, 1), (0, 0)])
+    change = measure_change(WORDS[:5], [(0, 1), (0, 1), (1, 0), (1, 1), (0, 0)])
     # Differences 1, 1, -1, 0, 0: mean 0.2, variance (0.64 * 2 + 1.44 + 0.04 * 2) / 4 = 0.7.
-    half = 100 * 1.959964 * math.sqrt(0.7 / 5)
-    assert text.splitlines() == [
-        f"Gain in wins: +20.0 points (95 %: {20 - half:+.1f} to {20 + half:+.1f}).",
-        "Of the same 5 secrets, 2 were won only after training and 1 only before.",
-    ]
-    assert describe_change(WORDS[:1], [(1, 0)]).startswith("Gain in wins: -100.0 points.")
+    half = 1.959964 * math.sqrt(0.7 / 5)
+    assert [change[f"gain{end}"] for end in ("", "_low", "_high")] == pytest.approx(
+        [0.2, 0.2 - half, 0.2 + half]
+    )
+    assert (change["only_after"], change["only_before"]) == (2, 1)
+    assert measure_change(WORDS[:1], [(1, 0)])["gain_low"] is None
+
+
+def test_the_end_of_a_run_says_how_words_were_chosen_and_what_the_opener_alone_brings():
+    change = {"gain": 0.4, "gain_low": 0.1, "gain_high": 0.7, "only_after": 5, "only_before": 1}
+    change |= {"old_opener": "qaid", "win_rate_old_opener": 0.5}
+    summary = {"win_rate": 0.8, "games": 10, "split": "test", "drawn": "greedy"}
+    told = describe_change({**summary, "start": {"win_rate": 0.4}, "change": change})
+    for number in ("+40.0", "+10.0 to +70.0", "40.0 -> 80.0 %", "greedy"):
+        assert number in told[0]
+    assert "QAID" in told[2] and "50.0 %" in told[2] and "+30.0" in told[2]

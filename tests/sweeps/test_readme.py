@@ -11,7 +11,9 @@ import pytest
 
 from tests.helpers.studies import run_fakes, work
 from wordle_rl.__main__ import run
+from wordle_rl.commands.judge import judge
 from wordle_rl.runs.files import read_json
+from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.progress import announce
 from wordle_rl.sweeps.plan import plan_study
 from wordle_rl.sweeps.power import tell_power
@@ -105,6 +107,14 @@ def test_a_study_that_takes_long_says_what_it_does(tmp_path, monkeypatch, capsys
     assert "reading the settings" not in said
 
 
+def test_the_picture_of_a_study_is_written_as_a_print_needs_it(root, tmp_path):
+    for ending, begin in {"svg": b"<?xml", "pdf": b"%PDF"}.items():
+        judge(str(root / "study"), figure=(file := tmp_path / f"a.{ending}"))
+        assert file.read_bytes().startswith(begin)
+    with pytest.raises(ConfigError, match=r"one of \.svg, \.pdf, \.png, not "):
+        judge(str(root / "study"), figure=tmp_path / "a.jpg")
+
+
 @pytest.mark.parametrize("seeds", ["0", "0, 1, 2"])
 def test_settings_without_a_default_end_in_a_verdict_on_page_and_terminal(
     tmp_path, monkeypatch, capsys, seeds
@@ -126,4 +136,5 @@ def test_settings_without_a_default_end_in_a_verdict_on_page_and_terminal(
         assert effect["name"] == "x=0.9 against x=0.1" and effect["verdict"] == "better"
         assert effect["difference"] == pytest.approx(-2.0) and effect["low"] < -2.0 < effect["high"]
         assert "| x=0.9 against x=0.1 | -2.00 | " in page and "| **better** |" in page
-        assert re.search(r"x=0.9 against x=0.1\n.*better, -2.00 guesses", said)
+        sentence = r"x=0.9 against x=0.1: -2.00 guesses \(\S+ to \S+, p [=<] \S+, 3 seeds on 40 "
+        assert re.search(rf"{sentence}secrets; .*\): better\.", " ".join(said.split()))

@@ -126,7 +126,8 @@ def test_columns_of_steps_stand_below_their_names():
     for name, value in {"reward": "0.800", "win%": "25.5", "left": "90 s"}.items():
         assert head.index(name) + len(name) == row.index(value) + len(value)
     start, now = {"val/win_rate": 0.4}, {"val/win_rate": 0.52}
-    assert describe_wins(start, now).endswith("validation 40.0 -> 52.0 %")
+    told = describe_wins(start, now, "drawn at 0.7")
+    assert told.endswith("validation, drawn at 0.7, 40.0 -> 52.0 %")
 
 
 def test_a_run_says_what_has_moved_beyond_its_noise_between_the_halves_of_its_steps():
@@ -159,12 +160,13 @@ def test_the_work_of_a_run_counts_every_game(given, games):
     setup = build_experiment(resolve(composed(*small.split(), *extra.split(), *given.split())))
     work = plan_work(setup, 1)
     assert work.games == games
-    # Validations before the first step, after the tenth and the last one; a report at each end.
-    rest = 3 * 10 + (2 * 12 if setup.trainer.report else 0)
+    # Validations before the first step, after the tenth and the last one; a report at each end,
+    # and one more with the first guess before training.
+    rest = 3 * 10 + (3 * 12 if setup.trainer.report else 0)
     assert work.held_out == rest and f" {15 * games + rest:,} in all" in str(work)
     reported = 12 if setup.trainer.report else 0
     assert [work.held_out_after(n) for n in (0, 9, 10, 14, 15)] == [
-        reported + 10 * n for n in (2, 2, 1, 1, 0)
+        2 * reported + 10 * n for n in (2, 2, 1, 1, 0)
     ]
 
 

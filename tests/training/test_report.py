@@ -17,7 +17,7 @@ def test_both_reports_play_the_first_secrets_and_are_compared_on_them(tmp_path: 
     told = capsys.readouterr().out
     assert "the reports play 4 of 6 secrets (trainer.report_limit)" in told
     if summary["exported_step"]:
-        assert "Of the same 4 secrets" in told
+        assert "% of 4 test secrets, greedy." in told.splitlines()[-2]
     # A later limit does not part the two reports.
     (folder / "summary.json").unlink()
     assert resume(folder, "trainer.report_limit=2")["games"] == 4

@@ -262,8 +262,10 @@ def test_tensorboard_shows_each_step_once_after_a_kill_and_the_settings_of_the_r
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
-    more = ["logger=tensorboard", "trainer.report=false", "trainer.checkpoint_every=2"]
-    _, folder = run(tmp_path, *REINFORCED, *more, "trainer.steps=3", "trainer.validate_every=2")
+    more = ["logger=tensorboard", "trainer.report_limit=3", "trainer.checkpoint_every=2"]
+    summary, folder = run(
+        tmp_path, *REINFORCED, *more, "trainer.steps=3", "trainer.validate_every=2"
+    )
     shutil.rmtree(folder / "checkpoints" / "step_000003")  # as if it had been killed in step 3
     resume(folder, "trainer.steps=4")
     events = EventAccumulator(str(folder)).Reload()
@@ -273,6 +275,10 @@ def test_tensorboard_shows_each_step_once_after_a_kill_and_the_settings_of_the_r
     saved = read_config(folder)
     assert settings["optim.lr"].number_value == saved["optim"]["lr"]
     assert settings["prompt._target_"].string_value == saved["prompt"]["_target_"]
+    card = events.Scalars("0_wins/report/win_rate")
+    expected = [summary["start"]["win_rate"], summary["win_rate"]]
+    assert [point.value for point in card][:: len(card) - 1] == pytest.approx(expected)
+    assert "report/mean_guesses_with_losses" in events.Tags()["scalars"]
 
 
 def test_a_resumed_run_is_the_same_one_at_weights_and_biases(tmp_path, monkeypatch) -> None:

@@ -20,7 +20,7 @@ from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.reports.run import read_run
 from wordle_rl.rollouts.play import Portions
 from wordle_rl.runs.files import StepLog
-from wordle_rl.training.validation import HeldOutPlay
+from wordle_rl.training.validation import HeldOutPlay, RunReports
 
 
 @pytest.mark.parametrize(("temperature", "training"), [(0.0, 1.0), (1.0, 0.1)])
@@ -102,3 +102,16 @@ def test_a_watched_run_shows_its_test_secrets_beside_its_training_secrets() -> N
     tokenizer = AlwaysCrane(qwen_like_tokenizer(), extra_stop_ids=tuple(range(340)))
     seen = held_out(tokenizer, validation=("sleep",), test=("crane",)).watch()
     assert (seen["watch/test/win_rate"], seen["watch/train/win_rate"]) == (1.0, 0.0)
+
+
+def test_what_the_opener_alone_brings_is_seen_in_games_that_begin_with_the_old_one(tmp_path):
+    tokenizer = AlwaysCrane(qwen_like_tokenizer(), extra_stop_ids=tuple(range(340)))
+    play = held_out(tokenizer, test=("crane", "slate"))
+    play.setup.trainer = SimpleNamespace(report_limit=None)
+    folder: Any = SimpleNamespace(path=tmp_path)
+    reports = RunReports(play, folder, (), lambda: None)
+    before = [{"step": 0, "won": won, "guesses": ["slate"]} for won in (False, True)]
+    (tmp_path / "start_games.jsonl").write_text("".join(json.dumps(one) + "\n" for one in before))
+    change = reports.compare(play.play(("crane", "slate"), "some"))
+    assert (change["only_after"], change["only_before"]) == (1, 1)
+    assert (change["old_opener"], change["win_rate_old_opener"]) == ("slate", 1.0)

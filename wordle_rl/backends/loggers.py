@@ -3,6 +3,7 @@
 docs/METRICS.md explains the metrics.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,8 +20,12 @@ from wordle_rl.training.experiment import LoggerSettings
 
 _FIRST = "0_wins/"  # before what shows learning in TensorBoard, which sorts groups by name
 _WORDS = "skill/turn_2/expected_remaining"  # moves before wins do, and so leads as on the terminal
+_ALWAYS = re.compile("win_rate|^report/")  # curves that show while they are flat
 # Metrics beside the settings in TensorBoard's HPARAMS.
-_SHOWN = (f"{_FIRST}val/win_rate", f"{_FIRST}train/win_rate", "val/mean_guesses_with_losses")
+_SHOWN = (
+    *(f"{_FIRST}{name}/win_rate" for name in ("report", "val", "train")),
+    *(f"{name}/mean_guesses_with_losses" for name in ("report", "val")),
+)
 
 
 class LightningReporter:
@@ -53,7 +58,7 @@ class LightningReporter:
             point, held = (name, value, step), self._held.setdefault(name, [])
             if held is None:
                 found.append(point)
-            elif held.append(point) or value != held[0][1] or "win_rate" in name:
+            elif held.append(point) or value != held[0][1] or _ALWAYS.search(name):
                 found += held
                 self._held[name] = None
         return found

@@ -26,6 +26,7 @@ from wordle_rl.evaluation.tables import report_table
 from wordle_rl.game.players import Decoder
 from wordle_rl.game.rules import Game
 from wordle_rl.policy.engine import NotFinite
+from wordle_rl.policy.sampling import describe_drawing
 from wordle_rl.rewards.scoring import build_reward_set
 from wordle_rl.rollouts.play import build_decoder
 from wordle_rl.runs.errors import fail, user_errors
@@ -57,6 +58,8 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     (summary, games), *others = _play_in_turn(players)
     compared = [figures for figures, _ in others]
     summary["computing"] = computing
+    if not settings.player:
+        summary["drawn"] = describe_drawing(tournament.sampling.temperature)
     summary["opener"] = tournament.settings.opener
     summary["decoder"] = decoder and decoder.name  # its row is in compared_with
     summary["compared_with"] = {one["player"]: {k: one[k] for k in _COMPARED} for one in compared}

@@ -5,7 +5,7 @@ They are loaded with the settings of conf/eval.yaml and play the same secrets by
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -45,7 +45,7 @@ from wordle_rl.rewards.scoring import RewardSet, build_reward_set
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import Form, build_form, check_room
 from wordle_rl.rollouts.history import fixed_states
-from wordle_rl.rollouts.play import Actor, ModelPlayer, check_grammar, new_games, play
+from wordle_rl.rollouts.play import Actor, ModelPlayer, check_grammar, new_games, open_with, play
 from wordle_rl.rollouts.teacher import ScriptedPlayer, draw_shots
 from wordle_rl.runs.checkpoints import CheckpointStore, step_of
 from wordle_rl.runs.config import compose_config, read_config
@@ -337,20 +337,7 @@ def begin_games(tournament: Tournament, seat: Callable[[int], Actor]) -> Callabl
     word = tournament.settings.opener
     if word is None:
         return seat
-
-    def sit(first: int) -> Actor:
-        player = seat(first)
-
-        def act(games: Mapping[int, Game], turn: int) -> None:
-            new = {i: game for i, game in games.items() if not (game.turns or game.state.clues)}
-            for game in new.values():
-                game.play(word, text=tournament.style.write(word))
-            if rest := {i: game for i, game in games.items() if i not in new}:
-                player(rest, turn)
-
-        return act
-
-    return sit
+    return lambda first: open_with(word, tournament.style.write(word), seat(first))
 
 
 def enter(player: Player, tournament: Tournament, rewards: RewardSet) -> LoadedPlayer:

@@ -37,13 +37,22 @@ def export(
         str | None, typer.Option(help="of an adapter's folder: the model that the new one names")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="replace an export of a run")] = False,
+    push: Annotated[
+        str | None, typer.Option(help="hub name: also upload the folder there, as a private model")
+    ] = None,
 ) -> None:
     """Write a run's model for peft, transformers or mlx-lm.
 
     An adapter is merged into whole weights. The folder also gets the tokenizer and a model card.
     Before it gets its name, the written weights are compared with the trained ones.
     """
+    from wordle_rl.backends.hub import check_target, upload
+
+    if push is not None:
+        check_target(push)
     if (ROOT / run / _ADAPTER).is_file():
+        if push is not None:
+            raise ConfigError("--push is for a run, not for the folder of an adapter")
         return _convert(ROOT / run, format, ROOT / output if output else None, base)
     if format == "mlx-adapter":
         raise ConfigError("format must be peft, merged or mlx for a run, not mlx-adapter")
@@ -53,16 +62,23 @@ def export(
         raise ConfigError("precision must be auto with format peft: an adapter keeps its own")
     found = find_run(run)
     target = ROOT / output if output else found.path / format
+    _check_free(target, force)
+    options = [("checkpoint", checkpoint, "best"), ("precision", precision, "auto")]
+    given = "".join(f" --{key} {value}" for key, value, usual in options if value != usual)
+    command = f"wordle-rl export {shlex.quote(run)} --format {format}{given}"
+    print(_write(found, format, target, checkpoint, precision, command), flush=True)
+    if push is not None:
+        upload(target, push)
+
+
+def _check_free(target: Path, force: bool) -> None:
+    """Raise ConfigError unless an export may be written there."""
     ours = (target / "README.md").is_file() and [*target.glob("*config.json")]
     if target.exists() and not (force and ours):
         cure = "name another one, or replace it with --force" if ours else "name another one"
         raise ConfigError(f"output must be a new folder, and {target} exists: {cure}")
     if not target.parent.is_dir():
         raise ConfigError(f"output must be in a folder that exists, not in {target.parent}")
-    options = [("checkpoint", checkpoint, "best"), ("precision", precision, "auto")]
-    given = "".join(f" --{key} {value}" for key, value, usual in options if value != usual)
-    command = f"wordle-rl export {shlex.quote(run)} --format {format}{given}"
-    print(_write(found, format, target, checkpoint, precision, command))
 
 
 def _write(

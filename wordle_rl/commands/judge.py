@@ -16,16 +16,22 @@ def judge(
     power: Annotated[
         bool, typer.Option("--power", help="Print which difference it finds with a chance of 80 %.")
     ] = False,
+    figure: Annotated[
+        Path | None, typer.Option(help="Also write the page's picture here, as .svg, .pdf or .png.")
+    ] = None,
 ) -> None:
     """Write the page of a study from its trials and games, or say what it can find."""
     from omegaconf import OmegaConf
 
     from wordle_rl.runs.config import compose_config
+    from wordle_rl.runs.figures import save_figure
     from wordle_rl.runs.instantiate import check_choice
     from wordle_rl.runs.paths import ROOT
     from wordle_rl.sweeps.plan import list_studies, plan_study
     from wordle_rl.sweeps.power import tell_power
-    from wordle_rl.sweeps.readme import write_page
+    from wordle_rl.sweeps.readme import draw_study, write_page
+    from wordle_rl.sweeps.run import print_verdicts
+    from wordle_rl.sweeps.verdicts import read_study
 
     if power:
         check_choice("STUDY", name, tuple(list_studies()))
@@ -33,4 +39,12 @@ def judge(
         node: Any = OmegaConf.to_container(config.hydra.sweeper, resolve=True)
         return tell_power(plan_study(node, [], lambda _: {}))
     places = [Path(name), ROOT / "outputs" / "sweeps" / name, ROOT / "sweeps" / name]
-    print(write_page(next((p for p in places if (p / "study.json").is_file()), places[0])))
+    folder = next((p for p in places if (p / "study.json").is_file()), places[0])
+    if figure is not None:
+        check_choice("the ending of --figure", figure.suffix, (".svg", ".pdf", ".png"))
+    page = write_page(folder)
+    print_verdicts(folder)
+    if figure is not None and (drawn := draw_study(read_study(folder))) is not None:
+        save_figure(drawn, figure)
+        print(f"picture: {figure}")
+    print(f"report: {page}")

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from wordle_rl.runs.config import flatten, read_config
+from wordle_rl.runs.errors import advice
 from wordle_rl.runs.files import FolderError, read_object
 from wordle_rl.runs.folder import RunFolder, find_run, given_name, list_runs
-from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.instantiate import ConfigError, check_choice
 from wordle_rl.runs.paths import ROOT
 
 _VALIDATED = "val/win_rate"
 _HEADS = ("#", "began", "name", "model", "algorithm", "steps", "wins %", "min", "status")
+_MEASURES = ("win_rate", "win_rate_low", "win_rate_high", "mean_guesses_with_losses", "games")
 _SAME = ("name", "output_dir", "resume")  # settings that say nothing about a run
 _NOTE = """run=, init_from=, resume= and wordle-rl report take a number.
 wins: on test secrets before and after; val: on validation secrets, at first and at best."""
@@ -23,6 +27,10 @@ wins: on test secrets before and after; val: on validation secrets, at first and
 
 def runs(
     given: Annotated[list[str] | None, typer.Argument(metavar="[RUN RUN] [output_dir=...]")] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(help="Write a row for each run instead, with its settings: .csv or .parquet."),
+    ] = None,
 ) -> None:
     """List the runs, newest first, or compare the settings of two."""
     from wordle_rl.evaluation.boards import columns, tabulate
@@ -32,6 +40,10 @@ def runs(
     two = [one for one in given or () if one not in places]
     if len(two) not in (0, 2):
         raise ConfigError(f"runs takes two runs to compare, or none to list all, not {len(two)}")
+    if to is not None:
+        if two:
+            raise ConfigError("--to is for all runs, not for two to compare")
+        return _write_table(outputs, to)
     if two:
         found = [find_run(run, root=Path(), outputs=outputs).path for run in two]
         rows, heads, note = _compare(*map(read_config, found)), ("setting", *two), ""
@@ -40,6 +52,32 @@ def runs(
         rows, heads, note = [[str(n), *_describe(*run)] for n, run in numbered], _HEADS, _NOTE
     none = "their settings are the same" if two else f"{outputs} has no run"
     print(f"{tabulate(heads, rows, columns(), 'left')}\n{note}".strip() if rows else none)
+
+
+def _write_table(outputs: Path, to: Path) -> None:
+    """Write a row for each run: what it was, what came of it, and each setting as a column."""
+    import pandas as pd
+
+    check_choice("the ending of --to", to.suffix, (".csv", ".parquet"))
+    if to.suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise ConfigError(f"{advice('pyarrow')}, or write --to {to.with_suffix('.csv')}")
+    rows = []
+    for run, manifest in list_runs(outputs):
+        ends = [run.path / name for name in ("start.json", "summary.json")]
+        start, end = (read_object(file) if file.is_file() else {} for file in ends)
+        known = {f"start_{name}": start.get(name) for name in _MEASURES}
+        known |= {name: end.get(name) for name in (*_MEASURES, "val_win_rate", "best_step")}
+        about = {"run": run.path.name, "began": manifest["started"], "status": run.status}
+        about |= {"minutes": run.seconds / 60, **known}
+        with suppress(FolderError):  # of a damaged folder, which has a row all the same
+            about |= {f"setting.{k}": v for k, v in flatten(read_config(run.path)).items()}
+        rows.append(about)
+    table = pd.DataFrame(rows)
+    if to.suffix == ".csv":
+        table.to_csv(to, index=False)
+    else:
+        table.to_parquet(to, index=False)
+    print(f"{to}: {len(rows)} runs, {table.shape[1]} columns")
 
 
 def _compare(*configs: dict[str, Any]) -> list[list[str]]:

@@ -31,7 +31,8 @@ from wordle_rl.commands.resume import (
     keep_computing,
     list_keys,
 )
-from wordle_rl.evaluation.boards import columns
+from wordle_rl.evaluation.boards import bold, columns
+from wordle_rl.evaluation.tables import describe_change
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.settings import LightningSettings
 from wordle_rl.runs.config import CONFIG, keep_config, list_brought, list_groups
@@ -68,25 +69,28 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         with announce("checking the settings, and reading the words"):
             setup, folder = open_run(cfg, overrides, stack)
         if folder.manifest()["status"] == "finished":  # and nothing of it is to be done again
-            _print_commands(folder)
-            return read_object(folder.path / "summary.json")
+            summary = read_object(folder.path / "summary.json")
+            _print_end(setup, folder, summary)
+            return summary
         summary = _run_backend(setup, folder, interrupts, resume=cfg.resume is not None)
-    print()
-    _print_commands(folder)
-    if setup.trainer.report:
-        write_page(folder)
-    if setup.logger.tensorboard:
-        outputs = shlex.quote(str(shorten(folder.path.parent)))
-        print(f"curves: {runnable(f'tensorboard --logdir {outputs}')}")
-    print(f"took {time.monotonic() - begin:.0f} s", flush=True)
+    print(f"\ntook {time.monotonic() - begin:.0f} s")
+    _print_end(setup, folder, summary)
     return summary
 
 
-def _print_commands(folder: RunFolder) -> None:
-    """Print what to do with a run that is finished."""
+def _print_end(setup: Experiment, folder: RunFolder, summary: Mapping[str, Any]) -> None:
+    """Print what to do with a run that is finished, and last what came of it."""
     print(f"run folder: {shorten(folder.path)}\nfull games: {folder.eval_command}")
     if (folder.path / "model").is_dir():
         print(f"watch it: {folder.play_command}")
+    if setup.logger.tensorboard:
+        outputs = shlex.quote(str(shorten(folder.path.parent)))
+        print(f"curves: {runnable(f'tensorboard --logdir {outputs}')}")
+    if setup.trainer.report:
+        write_page(folder)
+    if summary.get("change"):
+        gain, *more = describe_change(summary)
+        print(bold(f"\n{gain}"), *more, sep="\n", flush=True)
 
 
 # -- the folder of a run --------------------------------------------------------------------------

@@ -16,7 +16,13 @@ from wordle_rl.game.rules import Game, GameStatus, TurnKind, marks_of
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.words.lists import WORD_LENGTH
 
-_TILES = {"✓": "black on green", "-": "black on yellow", "x": "bright_white on bright_black"}
+# Mark -> its colour, and what the tile has beside the letter, for who cannot tell the colours.
+_TILES = {
+    "✓": ("black on green", "✓"),
+    "-": ("black on yellow", "-"),
+    "x": ("bright_white on bright_black", " "),
+    " ": ("", " "),
+}
 NOTES = {  # what a turn without feedback was
     TurnKind.ACCEPTED: "",
     TurnKind.NOT_A_WORD: "not a word",
@@ -108,7 +114,8 @@ def _board(game: Game, colour: bool, reward: GameReward | None = None) -> Text:
     for guess, marks, note in _rows(game):
         board.append("\n" if colour else f"\n{guess.upper()} {marks:5}")
         for letter, mark in zip(guess.upper(), f"{marks:5}", strict=True) if colour else ():
-            board.append(f" {letter} ", _TILES.get(mark))
+            style, beside = _TILES[mark]
+            board.append(f" {letter}{beside}", style)
         board.append(f" {note[:_NOTE_WIDTH]}" if note else "")
     if reward is not None:
         for name, value in {"reward": reward.total, **reward.components}.items():

@@ -93,10 +93,12 @@ def report_table(
     lost_as = 1 + max(summary["rules"]["max_turns"] for summary in summaries)
     return "\n\n".join(
         [
-            f"secrets: {first['split']}\n{_table(everyone, _RESULTS, width)}",
-            fold(_RESULTS_LEGEND.format(lost=lost_as), *notes),
-            _table(summaries, _SKILL, width),
+            ", ".join(filter(None, (f"secrets: {first['split']}", first.get("drawn"))))
+            + f"\n{fold(_RESULTS_LEGEND.format(lost=lost_as))}",
+            _table(everyone, _RESULTS, width),
+            fold(*notes),
             fold(_SKILL_LEGEND, *habits),
+            _table(summaries, _SKILL, width),
             _histogram(names[0], first),
         ]
     )
@@ -146,16 +148,34 @@ def _histogram(name: str, summary: Summary) -> str:
     return "\n".join(lines)
 
 
-def describe_change(secrets: Sequence[str], won: Sequence[tuple[bool, bool]]) -> str:
-    """How many secrets were won only before and only after, and the gain with its interval.
+def measure_change(secrets: Sequence[str], won: Sequence[tuple[bool, bool]]) -> dict[str, Any]:
+    """The gain in wins as a share, its interval, and how many were won only before or only after.
 
     won: of each secret, whether its game before and its game after was. They are taken as a pair.
     """
     gains = [float(after) - float(before) for before, after in won]
-    error = standard_error(gains, secrets)
-    gain, half = 100 * sum(gains) / len(gains), 100 * Z95 * (error or 0.0)
-    interval = "" if error is None else f" (95 %: {gain - half:+.1f} to {gain + half:+.1f})"
-    return (
-        f"Gain in wins: {gain:+.1f} points{interval}.\nOf the same {len(won)} secrets, "
-        f"{gains.count(1.0)} were won only after training and {gains.count(-1.0)} only before."
-    )
+    error, gain = standard_error(gains, secrets), sum(gains) / len(gains)
+    low, high = (None if error is None else gain + side * Z95 * error for side in (-1, 1))
+    only = {"only_before": gains.count(-1.0), "only_after": gains.count(1.0)}
+    return {"gain": gain, "gain_low": low, "gain_high": high, **only}
+
+
+def describe_change(summary: Summary) -> list[str]:
+    """What became of the start, in a few lines. summary: of a run, with the entry `change`."""
+    change, start = summary["change"], summary["start"]
+    gain, low, high = (change[f"gain{end}"] for end in ("", "_low", "_high"))
+    interval = "" if low is None else f" (95 %: {100 * low:+.1f} to {100 * high:+.1f})"
+    told = [
+        f"Gain in wins: {100 * gain:+.1f} points{interval}, {_percent(start['win_rate'])} -> "
+        f"{_percent(summary['win_rate'])} % of {summary['games']} {summary['split']} secrets, "
+        f"{summary['drawn']}.",
+        f"{change['only_after']} secrets were won only after training and "
+        f"{change['only_before']} only before.",
+    ]
+    if (opener := change.get("old_opener")) is not None:
+        without = change["win_rate_old_opener"]
+        told.append(
+            f"With {opener.upper()}, the first guess before training, it wins {_percent(without)} "
+            f"%: {100 * (summary['win_rate'] - without):+.1f} points are the new first guess alone."
+        )
+    return told

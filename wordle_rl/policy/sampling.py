@@ -84,6 +84,11 @@ class Sampling:
             )
 
 
+def describe_drawing(temperature: float) -> str:
+    """How the words behind a figure of wins were chosen."""
+    return f"drawn at {temperature:g}" if temperature else "greedy"
+
+
 def philox4x32(counter: NDArray[np.uint32], key: tuple[int, int]) -> NDArray[np.uint32]:
     """Ten rounds of Philox on counters [..., 4] with one 64-bit key. Returns uint32 [..., 4]."""
     c = [counter[..., i].astype(np.uint64) for i in range(4)]

@@ -77,6 +77,19 @@ def play(
     return games
 
 
+def open_with(word: str, text: str, player: Actor) -> Actor:
+    """A player whose first guess on an empty board is a given word. text: the whole answer."""
+
+    def act(games: Mapping[int, Game], turn: int) -> None:
+        new = {i: game for i, game in games.items() if not (game.turns or game.state.clues)}
+        for game in new.values():
+            game.play(word, text=text)
+        if rest := {i: game for i, game in games.items() if i not in new}:
+            player(rest, turn)
+
+    return act
+
+
 class Portions:
     """Plays games in portions, halved for the rest of the run each time memory runs out."""
 

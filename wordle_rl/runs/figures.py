@@ -25,7 +25,7 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def save_figure(figure: Any, out: Path) -> None:
-    """Write a figure as a PNG, whole or not at all."""
+    """Write a figure as PNG, SVG or PDF by the ending of its name, whole or not at all."""
     picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=_DOTS)
+    figure.savefig(picture, format=out.suffix[1:].lower(), dpi=_DOTS)
     write_bytes(out, picture.getvalue())

@@ -18,6 +18,7 @@ from wordle_rl.runs.figures import BLUE, GREY, INK, new_figure, save_figure
 from wordle_rl.runs.files import json_bytes, render_template, write_bytes, write_json
 from wordle_rl.sweeps.results import CONFIRMATION, RECORD, SEARCH, WINS
 from wordle_rl.sweeps.verdicts import (
+    LEAST_P,
     NOTHING,
     UNDECIDED,
     Effect,
@@ -36,7 +37,6 @@ _MOST_CURVES = 10  # arms whose names can be read in one picture
 _WIDE = 40  # characters of a name in a line of the picture
 _Y = "validation games won (%)"
 _BESIDE: Any = {"loc": "upper left", "bbox_to_anchor": (1, 1), "frameon": False, "fontsize": 9}
-_LEAST_P = 0.001  # a smaller one is not told apart
 _COLUMNS = 100  # of Markdown
 _FIGURES = {  # column of an arm: figure of its trials, factor, digits, whether less the default's
     "games": ("games", 1, 0, False),
@@ -121,7 +121,7 @@ def list_effects(effects: Sequence[Effect], measure: Measure) -> list[list[str]]
         interval, p, verdict, resolution = "-", "-", one.verdict, "-"
         if verdict != NOTHING:
             interval = f"{one.low:+.{digits}f} to {one.high:+.{digits}f}"
-            p = f"{one.p:.3f}" if one.p >= _LEAST_P else f"< {_LEAST_P}"
+            p = f"{one.p:.3f}" if one.p >= LEAST_P else f"< {LEAST_P}"
             resolution = f"{one.resolution:.{digits}f}"
             verdict = verdict if verdict == UNDECIDED else f"**{verdict}**"
         mean = f"{one.difference:+.{digits}f}"

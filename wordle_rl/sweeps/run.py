@@ -25,11 +25,11 @@ from wordle_rl.sweeps.draw import build_pruner, build_sampler
 from wordle_rl.sweeps.plan import StudyPlan
 from wordle_rl.sweeps.power import tell_power
 from wordle_rl.sweeps.queue import Round, open_confirmation, open_search
-from wordle_rl.sweeps.readme import PAGE, explain_silence, write_page
+from wordle_rl.sweeps.readme import PAGE, explain_silence, wrap, write_page
 from wordle_rl.sweeps.results import DONE, RECORD, WINS, Row, read_record, write_games, write_record
 from wordle_rl.sweeps.space import format_params, name_arm
 from wordle_rl.sweeps.trial import Trial
-from wordle_rl.sweeps.verdicts import NOTHING, Effect, find_winner, judge, read_study
+from wordle_rl.sweeps.verdicts import Effect, describe_effect, find_winner, judge, read_study
 
 FAILURES = 3  # failed trials in a row that stop the study
 POLL = 0.5  # seconds between looks at the trials
@@ -229,7 +229,7 @@ def _format_end(row: Row) -> str:
 def print_verdicts(folder: Path) -> None:
     """Print the verdicts of a study beside the shipped ones, or why it has none."""
     study = read_study(folder)
-    effects, unit = judge(study), study.measure.unit
+    effects = judge(study)
     if not effects:
         print(explain_silence(study))
     shipped = ROOT / "sweeps" / study.name
@@ -237,10 +237,7 @@ def print_verdicts(folder: Path) -> None:
     if (shipped / RECORD).is_file() and shipped.resolve() != folder.resolve():
         before = {effect.name: effect for effect in judge(read_study(shipped))}
     for effect in effects:
-        print(f"\n{effect.name}")
-        for place, one in {"here": effect, "shipped": before.get(effect.name)}.items():
-            if one and one.verdict == NOTHING:
-                print(f"{place:>9}: {NOTHING}, no game of the two arms differs or none is won")
-            elif one:
-                found = f"{one.difference:+.2f} {unit} ({one.low:+.2f} to {one.high:+.2f})"
-                print(f"{place:>9}: {one.verdict}, {found}")
+        print()
+        print(wrap(describe_effect(effect, study.measure)))
+        if shipped_one := before.get(effect.name):
+            print(wrap(f"As shipped, {describe_effect(shipped_one, study.measure)}"))

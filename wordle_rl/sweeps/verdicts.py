@@ -34,6 +34,7 @@ from wordle_rl.sweeps.space import ARM, Space, name_arm
 Frame: TypeAlias = Any  # a pandas DataFrame, and a Series; their type stubs refuse what we do
 Column: TypeAlias = Any
 ERROR = 0.05  # chance that a study of equal arms calls any of them different
+LEAST_P = 0.001  # a smaller one is not told apart
 POWER = 0.8  # chance to find a difference of the size that the resolution names
 UNDECIDED = "undecided"
 NOTHING = "nothing to compare"  # all games lost, or no spread at all
@@ -194,6 +195,19 @@ class Effect:
     resolution: float  # difference that would be found with a chance of 80 %
     seeds: int
     secrets: int
+
+
+def describe_effect(effect: Effect, measure: Measure) -> str:
+    """A comparison in a sentence that can be cited."""
+    if effect.verdict == NOTHING:
+        return f"{effect.name}: {NOTHING}, no game of the two arms differs or none is won."
+    digits, p = measure.digits, f"= {effect.p:.3f}" if effect.p >= LEAST_P else f"< {LEAST_P}"
+    low, high = (f"{end:+.{digits}f}" for end in (effect.low, effect.high))
+    on = f" on {effect.secrets:,} secrets" if effect.secrets > 1 else ""
+    return (
+        f"{effect.name}: {effect.difference:+.{digits}f} {measure.unit} ({low} to {high}, p {p}, "
+        f"{effect.seeds} seeds{on}; {measure.title}): {effect.verdict}."
+    )
 
 
 def judge(study: Study) -> list[Effect]:

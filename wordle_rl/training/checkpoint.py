@@ -146,17 +146,21 @@ class Checkpointing:
         self._policy.load(found)
         return step_of(found)
 
-    def export(self, state: RunState, step: int) -> None:
-        """Write the policy to the run's folder `model`. step: the one its weights are from."""
+    def export(self, state: RunState, step: int, drawn: str) -> None:
+        """Write the policy to the run's folder `model`. step: the one its weights are from.
+
+        drawn: how validation chose its words.
+        """
         if self._writes:
             self._policy.export(self._model)
             write_stages(self._model, self._stages)
-            print(f"\n{describe_export(self._model, step, state)}", flush=True)
+            print(f"\n{describe_export(self._model, step, state, drawn)}", flush=True)
 
 
-def describe_export(folder: Path, step: int, state: RunState) -> str:
+def describe_export(folder: Path, step: int, state: RunState, drawn: str) -> str:
     """Two lines: which checkpoint is the best, and where its model is. step: the exported one."""
     wins, guesses, _ = state.best
     lost = "" if step == state.best_step else f" is lost, so step {step} was exported"
     had = f"{100 * wins:.1f} % wins, {-guesses:.2f} guesses (a lost game counts one more)"
-    return f"best checkpoint: step {state.best_step}{lost}; validation had {had}\n{shorten(folder)}"
+    best = f"best checkpoint: step {state.best_step}{lost}"
+    return f"{best}; validation, {drawn}, had {had}\n{shorten(folder)}"

@@ -61,6 +61,11 @@ class RunLog:
             finite = {k: v for k, v in (shown or values).items() if math.isfinite(v)}
             self._reporter.metrics(finite, step)
 
+    def report(self, step: int, values: Mapping[str, float]) -> None:
+        """Give the loggers what a report on the test secrets found."""
+        if self.writes:
+            self._reporter.metrics(dict(values), step)
+
     def rewards(self, step: int, rewards: Sequence[GameReward]) -> None:
         """Give the loggers the rewards of a step's games, as a histogram."""
         if self.writes and rewards:

@@ -24,6 +24,7 @@ from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.policy.batch import DoesNotFit, ran_out_of_memory
 from wordle_rl.policy.engine import EngineLost, NotFinite
 from wordle_rl.policy.policy import Policy
+from wordle_rl.policy.sampling import describe_drawing
 from wordle_rl.rewards.scoring import RewardFailed, reward_of_guess
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form, check_room
@@ -45,7 +46,7 @@ from wordle_rl.training.log import Reporter, RunLog
 from wordle_rl.training.pipeline import Pipeline
 from wordle_rl.training.progress import GUESS, StepLines, describe_wins
 from wordle_rl.training.step import StepResult, check_lengths
-from wordle_rl.training.validation import SMALL, HeldOutPlay, RunReports
+from wordle_rl.training.validation import SMALL, HeldOutPlay, RunReports, report_metrics
 from wordle_rl.training.work import plan_work
 
 RESIDENT, DEVICE = "memory/resident_gb", "memory/device_gb"
@@ -149,6 +150,7 @@ class Training:
         self._held_out = HeldOutPlay(policy=policy, form=form, setup=setup, portions=step.portions)
         stages = stages_of_run(setup, folder.path.name)
         self._reports = RunReports(self._held_out, folder, stages, check)
+        self._validated = describe_drawing(trainer.validation_temperature)
         self.clock = Timers()  # seconds of this process: training, without reports, and reports
         self._memory: dict[str, float] = {}  # seen after the last step
         self._state = RunState()
@@ -170,12 +172,13 @@ class Training:
         large = self.policy.num_parameters[1] >= SMALL
         if large and self._writes and self.setup.recipe.dialogues is None:
             self._tell_time()
+        reported: dict[str, float] = {}
         if self.setup.trainer.report:
             with self.clock("reports"):
-                self._reports.begin()
+                reported = report_metrics(self._reports.begin())
         metrics = self._validate(0, self._check)[0] | self._watch(0, self._check)
-        self._log.metrics(0, metrics)
-        if self._writes and (wins := describe_wins({}, metrics)):
+        self._log.metrics(0, metrics, metrics | reported)
+        if self._writes and (wins := describe_wins({}, metrics, self._validated)):
             print(bold(wins), flush=True)
         self.save(best=True)
 
@@ -200,7 +203,7 @@ class Training:
         self.save()
         with announce("saving the best model"):
             exported = self._checkpoints.load_best()
-            self._checkpoints.export(self._state, exported)
+            self._checkpoints.export(self._state, exported, self._validated)
         summary: dict[str, Any] = {
             "best_step": self._state.best_step,
             "exported_step": exported,
@@ -210,6 +213,7 @@ class Training:
         if self.setup.trainer.report:
             with self.clock("reports"):
                 summary |= self._reports.end(exported)
+            self._log.report(self._state.step, report_metrics(summary))
         summary |= {f"seconds_{part}": spent for part, spent in self.clock.take().items()}
         if self._writes:
             if self._stopped_early:
@@ -305,7 +309,7 @@ class Training:
         left += self.work.held_out_after(done) * each
         self._end = time.monotonic() + left
         print(*self._lines.format(done, metrics, left), sep="\n", flush=True)
-        if wins := describe_wins(self._log.start, metrics):
+        if wins := describe_wins(self._log.start, metrics, self._validated):
             print(bold(wins), flush=True)
         if done == 2 and self.policy.num_parameters[1] >= SMALL:  # the first step warms up
             recipe, rest = self.setup.recipe, self.work.held_out * each

@@ -24,7 +24,7 @@ _REWARDED = {  # column -> metric, scale, digits
 }
 _IMITATED = {"loss": ("loss", 1, 4), "gradient": ("grad_norm", 1, 3), "s/step": ("time/step", 1, 1)}
 _COMPARED = {"words": -1, "reward": 1, "win%": 1, "loss": -1}  # column -> sign of a gain
-_WINS = {"validation": "val/win_rate", "test secrets": "watch/test/win_rate"}
+_WATCHED = {"test secrets, greedy,": "watch/test/win_rate"}
 
 
 class StepLines:
@@ -102,10 +102,13 @@ def describe_noise(agreement: Sequence[float], guesses: float) -> list[str]:
     ]
 
 
-def describe_wins(start: Mapping[str, float], now: Mapping[str, float]) -> str:
-    """Wins on the same secrets as at the start, if that is known; "" for a step without any."""
+def describe_wins(start: Mapping[str, float], now: Mapping[str, float], drawn: str) -> str:
+    """Wins on the same secrets as at the start, if that is known; "" for a step without any.
+
+    drawn: how validation chooses its words.
+    """
     told = []
-    for name, metric in _WINS.items():
+    for name, metric in {f"validation, {drawn},": "val/win_rate", **_WATCHED}.items():
         if metric in now:
             before = f"{100 * start[metric]:.1f} -> " if metric in start else ""
             told.append(f"{name} {before}{100 * now[metric]:.1f} %")

@@ -5,26 +5,26 @@ The processes share the work, and each gets all games. The first one writes and 
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wordle_rl.evaluation.boards import bold, columns
+from wordle_rl.evaluation.boards import columns
 from wordle_rl.evaluation.intervals import win_interval
 from wordle_rl.evaluation.results import needed_guesses
 from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.evaluation.solvers import solver_results
 from wordle_rl.evaluation.summary import game_record, reward_means, summarise
-from wordle_rl.evaluation.tables import describe_change, report_table
+from wordle_rl.evaluation.tables import measure_change, report_table
 from wordle_rl.game.rules import Game
 from wordle_rl.policy.policy import Policy
-from wordle_rl.policy.sampling import Draws, Sampling, Stream
+from wordle_rl.policy.sampling import Draws, Sampling, Stream, describe_drawing
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.forms import Form
-from wordle_rl.rollouts.play import ModelPlayer, Portions, new_games, play
+from wordle_rl.rollouts.play import Actor, ModelPlayer, Portions, new_games, open_with, play
 from wordle_rl.runs.files import StepLog, json_bytes, read_object, write_bytes, write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.processes import share
@@ -54,11 +54,13 @@ class HeldOutPlay:
         what: str,
         *,
         sampling: Sampling | None = None,
+        opener: str | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> list[Game]:
         """Play one game per secret. what: their purpose, printed if they take long.
 
-        sampling: None plays greedily. check: called between turns; it may raise to abandon them.
+        sampling: None plays greedily. opener: a first guess in place of the policy's own. check:
+        called between turns; it may raise to abandon them.
         """
         recipe, mine = self.setup.recipe, share(len(secrets), self.policy.processes)
         begin = time.monotonic()
@@ -69,13 +71,15 @@ class HeldOutPlay:
             count.look(batch)
 
         def play_some(numbers: Sequence[int]) -> list[Game]:
-            player = ModelPlayer(
+            player: Actor = ModelPlayer(
                 engine=self.policy.engine(),
                 form=self.form,
                 sampling=sampling or self.setup.greedy,
                 draws=Draws(seed=recipe.seed, stream=Stream.EVALUATION, first_rollout=numbers[0]),
                 knowledge=recipe.knowledge,
             )
+            if opener is not None:
+                player = open_with(opener, recipe.style.write(opener), player)
             games = new_games([secrets[i] for i in numbers], recipe.words, recipe.rules)
             play(player, games, watch=watch)
             count.next_batch()
@@ -142,6 +146,11 @@ def _wins(prefix: str, games: Sequence[Game]) -> dict[str, float]:
     }
 
 
+def report_metrics(summary: Mapping[str, Any]) -> dict[str, float]:
+    """What the loggers show of a report on the test secrets."""
+    return {f"report/{name}": summary[name] for name in ("win_rate", "mean_guesses_with_losses")}
+
+
 def choose_report_limit(asked: int | None, parameters: int) -> int | None:
     """How many test secrets the reports play at most, None for all.
 
@@ -167,8 +176,8 @@ class RunReports:
         limit = choose_report_limit(asked, play.policy.num_parameters[1])
         self._secrets = play.setup.test[:limit]
 
-    def begin(self) -> None:
-        """Report on the start, in two files."""
+    def begin(self) -> dict[str, Any]:
+        """Report on the start, in two files. Returns its summary."""
         many, test = len(self._secrets), len(self._play.setup.test)
         if self._writes and many < test:
             print(f"the reports play {many} of {test} secrets (trainer.report_limit)")
@@ -176,6 +185,7 @@ class RunReports:
         if self._writes:
             _write_games(self._folder / "start_games.jsonl", games)
             write_json(self._folder / "start.json", summary)
+        return summary
 
     def end(self, step: int) -> dict[str, Any]:
         """Report on the policy of a step beside the start. Returns entries of the summary."""
@@ -185,26 +195,39 @@ class RunReports:
         played = self._play.policy.processes.gather(start["games"] if start else None)[0]
         self._secrets = self._play.setup.test[:played] if played else self._secrets
         best, games = self.report("best", self._stages)
+        change = self.compare(games) if step > 0 and played else {}
         if not self._writes:
             return best
         _write_games(self._folder / "best_games.jsonl", games, step)
         rows = [best] if start is None else [best, start]
-        if start is not None and step > 0:  # the games on each secret, as pairs
-            self._print_gain(games)
         rules = self._play.setup.recipe.rules
         known = solver_results(
             self._play.setup.words.digest, self._secrets, rules.max_turns, rules.hard_mode
         )
         solvers = [{"player": name, **figures} for name, figures in known.items()]
         print(f"\n{report_table(rows, columns(), solvers)}", flush=True)
-        return best if start is None else {**best, "start": start}
+        return best if start is None else {**best, "start": start, "change": change or None}
 
-    def _print_gain(self, games: Sequence[Game]) -> None:
-        """Print what changed since the start. games: of the end, on the same secrets."""
-        before = StepLog(self._folder / "start_games.jsonl").read()
+    def compare(self, games: Sequence[Game]) -> dict[str, Any]:
+        """What changed since the start. games: of the end, on the same secrets.
+
+        Where both began each game with one word, and not the same, games that begin with the old
+        one are played, too.
+        """
+        file = self._folder / "start_games.jsonl"
+        before = StepLog(file).read() if self._writes else []
+        before = self._play.policy.processes.gather(before)[0]
         won = [(one["won"], game.won) for one, game in zip(before, games, strict=True)]
-        gain, _, more = describe_change(self._secrets, won).partition("\n")
-        print(f"\n{bold(gain)}\n{more}")
+        change = measure_change(self._secrets, won)
+        old = {one["guesses"][0] for one in before}
+        new = {game.turns[0].guess for game in games if game.turns}
+        if len(old) == len(new) == 1 and old != new and None not in old:
+            [opener] = old
+            what = "report on the best with the old first guess"
+            again = self._play.play(self._secrets, what, opener=opener, check=self._check)
+            share = sum(game.won for game in again) / len(again)
+            change |= {"old_opener": opener, "win_rate_old_opener": share}
+        return change
 
     def report(self, player: str, stages: Sequence[Stage]) -> tuple[dict[str, Any], list[Game]]:
         """Play the test secrets greedily. player: start or best. stages: of its model."""
@@ -224,6 +247,7 @@ class RunReports:
                 regret=setup.regret,
                 rewards=setup.recipe.rewards,
             )
+        summary["drawn"] = describe_drawing(0.0)
         self._play.spent[0] += time.monotonic() - begin - seconds
         return summary | {"lineage": describe_run_lineage(stages, setup)}, games
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from wordle_rl.policy.sampling import describe_drawing
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.validation import choose_report_limit
 
@@ -14,18 +15,19 @@ class Work:
     games: int  # of a step at most; single guesses with rollout=turn
     held_out: int  # games of validations, on watched secrets and of reports
     looks: tuple[tuple[int, int], ...]  # steps between validations or watched games, and games
-    reported: int  # games of a report
+    reported: int  # games of a report, of which the end has one more with the old first guess
     validations: int
+    drawn: str  # how the policy plays in training, "" where a scripted player does
 
     def held_out_after(self, done: int) -> int:
         """The games outside training that are left when so many steps are done."""
         times = [-(-self.steps // every) - done // every for every, _ in self.looks]
         counts = [n * games for n, (_, games) in zip(times, self.looks, strict=True)]
-        return self.reported + sum(counts) * (done < self.steps)
+        return 2 * self.reported + sum(counts) * (done < self.steps)
 
     def __str__(self) -> str:
         told = (
-            f"the run: {self.steps:,} steps of at most {self.games:,} games; at most "
+            f"the run: {self.steps:,} steps of at most {self.games:,} games{self.drawn}; at most "
             f"{self.steps * self.games + self.held_out:,} in all, with {self.validations} "
             "validations"
         )
@@ -43,7 +45,8 @@ def plan_work(setup: Experiment, parameters: int) -> Work:
     reported = setup.test[: choose_report_limit(trainer.report_limit, parameters)]
     reports = trainer.report * len(reported)
     times = [1 + -(-trainer.steps // every) for every, _ in looks]
-    held_out = 2 * reports + sum(n * games for n, (_, games) in zip(times, looks, strict=True))
+    held_out = 3 * reports + sum(n * games for n, (_, games) in zip(times, looks, strict=True))
+    temperature = setup.recipe.sampling.temperature
     return Work(
         steps=trainer.steps,
         games=rollout.groups * (1 if rollout.kind == "best_of" else rollout.num_generations),
@@ -51,4 +54,5 @@ def plan_work(setup: Experiment, parameters: int) -> Work:
         looks=tuple(looks),
         reported=reports,
         validations=times[0],
+        drawn=f", {describe_drawing(temperature)}" if setup.recipe.teacher is None else "",
     )

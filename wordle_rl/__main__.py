@@ -30,18 +30,7 @@ _COMPOSED = {  # name -> its config in conf/, and what it does
     "train": (TRAIN, "Train a model to play Wordle, or run a study with -m"),
     "eval": (EVAL, "Play full games with a run, a model or a scripted player"),
 }
-_MODULES = (
-    "data",
-    "export",
-    "fetch",
-    "judge",
-    "memory",
-    "openers",
-    "play",
-    "report",
-    "rescore",
-    "runs",
-)
+_MODULES = ("data", "export", "fetch", "judge", "memory", "openers", "play", "report", "runs")
 _MISSING = ("Missing argument 'RUN ...'.", "Missing argument 'STUDY'.")
 
 app = typer.Typer(context_settings=_HELP, rich_markup_mode=None)

@@ -149,7 +149,7 @@ class Checkpointing:
     def export(self, state: RunState, step: int) -> None:
         """Write the policy to the run's folder `model`. step: the one its weights are from."""
         if self._writes:
-            self._policy.export(self._model)
+            self._policy.machine.export(self._model)
             write_stages(self._model, self._stages)
             print(f"\n{describe_export(self._model, step, state)}", flush=True)
 

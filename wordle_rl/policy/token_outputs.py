@@ -16,6 +16,14 @@ from wordle_rl.policy.batch import LOGITS_BYTES, Batch, FloatArray
 from wordle_rl.policy.grammar import Choices, Options
 
 _BYTES = 4  # of a float32 logit
+_READ = (  # by a loss, of a batch
+    "old_logprobs",
+    "sampler_logprobs",
+    "advantages",
+    "ref_logprobs",
+    "old_values",
+    "targets",
+)
 # Metrics of an update that are the largest value over tokens, micro-batches, processes and updates.
 # All others are means.
 LARGEST = ("ratio_gap", "largest_sampler_gap")
@@ -147,24 +155,15 @@ class LanguageModel(ABC):
 
     def _loss_inputs(self, batch: Batch, outputs: TokenOutputs) -> LossInputs:
         """What a loss reads of a micro-batch."""
-
-        def array(values: FloatArray | None) -> Any:
-            return None if values is None else self.to_array(values)
-
-        old, units = array(batch.old_logprobs), batch.units
+        given = {name: getattr(batch, name) for name in _READ}
+        arrays = {name: self.to_array(of) for name, of in given.items() if of is not None}
+        now = {"old_logprobs": constant(self.xp, outputs.logprobs)}  # of the only update
+        units = np.arange(len(batch.ids)) if batch.units is None else batch.units
         return LossInputs(
-            logprobs=outputs.logprobs,
-            entropy=outputs.entropy,
-            values=outputs.values,
-            allowed=outputs.allowed,
-            old_logprobs=constant(self.xp, outputs.logprobs) if old is None else old,
-            sampler_logprobs=array(batch.sampler_logprobs),
-            advantages=array(batch.advantages),
+            **outputs._asdict(),
+            **now | arrays,
             trained=self.to_array(batch.drawn),
-            units=self.to_array(np.arange(len(batch.ids)) if units is None else units),
-            ref_logprobs=array(batch.ref_logprobs),
-            old_values=array(batch.old_values),
-            targets=array(batch.targets),
+            units=self.to_array(units),
             target_scale=batch.target_scale,
         )
 

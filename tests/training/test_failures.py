@@ -18,6 +18,7 @@ from tests.helpers.runs import metrics_of, resume, run, settings
 from wordle_rl.backends.mlx import engine as mlx_engine
 from wordle_rl.backends.torch import backend as lightning_backend
 from wordle_rl.backends.torch import engine as torch_engine
+from wordle_rl.backends.torch.machine import TorchMachine
 from wordle_rl.policy.batch import DoesNotFit
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.policy import Policy
@@ -57,14 +58,14 @@ def fail_with(place: Any, name: str, error: Exception, folder: Path, *more: str)
 
 
 @pytest.mark.parametrize(
-    ("name", "error", "reason"),
+    ("place", "name", "error", "reason"),
     [
-        ("update", ZeroDivisionError("in a bug"), "ZeroDivisionError: in a bug"),
-        ("export", OSError(errno.ENOSPC, "No space left"), "No space left"),
+        (Policy, "update", ZeroDivisionError("in a bug"), "ZeroDivisionError: in a bug"),
+        (TorchMachine, "export", OSError(errno.ENOSPC, "No space left"), "No space left"),
     ],
 )
-def test_a_failed_run_is_recorded_as_failed_with_its_reason(name, error, reason, folder):
-    fail_with(Policy, name, error, folder)
+def test_a_failed_run_is_recorded_as_failed_with_its_reason(place, name, error, reason, folder):
+    fail_with(place, name, error, folder)
     assert reason in RunFolder(folder).manifest()["status_reason"]
     resume(folder, "trainer.steps=2")
     manifest = RunFolder(folder).manifest()

@@ -16,10 +16,11 @@ from hydra import compose, initialize_config_dir
 
 from wordle_rl.backends.torch.devices import DTYPES, choose_computing
 from wordle_rl.backends.torch.load import load_model
-from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.backends.torch.machine import TorchMachine
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.policy.tokenizer import HFTokenizer
@@ -95,24 +96,24 @@ class Scene:
         )
         return [secret for secret in chosen for _ in range(GROUP)]
 
-    def policy(self, network: Any, precision: Any, optim: Optim | None = None) -> TorchPolicy:
+    def policy(self, network: Any, precision: Any, optim: Optim | None = None) -> Policy:
         """Our policy, as training builds it: under LoRA the base has the given precision."""
         if precision == "bf16" and adapted_layers(network):
             network = copy.deepcopy(network)
             for parameter in network.parameters():
                 if not parameter.requires_grad:
                     parameter.data = parameter.data.to(DTYPES[precision])
-        return TorchPolicy(
-            network,
-            self.tokenizer,
+        machine = TorchMachine(
+            network, self.tokenizer, optim=optim or Optim(lr=0.0), precision=precision
+        )
+        return Policy(
+            machine,
             temperature=self.recipe.sampling.temperature,
-            optim=optim or Optim(lr=0.0),
-            precision=precision,
             micro_batch_tokens=self.micro_batch_tokens,
             max_context=self.max_context,
         )
 
-    def step(self, policy: TorchPolicy, number: int) -> Step:
+    def step(self, policy: Policy, number: int) -> Step:
         """A training step of a policy."""
         return Step(policy=policy, form=self.form, recipe=self.recipe, number=number)
 

@@ -43,10 +43,11 @@ import numpy as np
 from benchmarks._timing import alternate, speedup, spread
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.mlx.load import load_model
-from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.backends.mlx.machine import MlxMachine
 from wordle_rl.game.rules import State
 from wordle_rl.policy.optim import Optim
-from wordle_rl.policy.sampling import Sampling, uniforms
+from wordle_rl.policy.policy import Policy
+from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.policy.settings import LoraSettings, ModelSettings
 from wordle_rl.prompts.styles import Symbols
 from wordle_rl.rollouts.chat import Chat
@@ -81,10 +82,7 @@ class Ours:
     """Our policy, which takes one step per call."""
 
     def __init__(self, beta: float, given: argparse.Namespace) -> None:
-        self.policy: Any = MlxPolicy(
-            loaded(), temperature=1.0, optim=Optim(lr=0.0), max_context=512,
-            micro_batch_tokens=16_384,
-        )  # fmt: skip
+        self.policy = Policy(MlxMachine(loaded(), optim=Optim(lr=0.0)), max_context=512)
         self.policy.tokenizer._stop_ids = frozenset()
         self.policy.keep_reference()
         self.algorithm = Grpo(beta=beta)
@@ -93,9 +91,7 @@ class Ours:
     def __call__(self, step: int) -> None:
         policy, given = self.policy, self.given
         rows = [prompt for prompt in made_prompts(given.prompts) for _ in range(given.answers)]
-        numbers = uniforms(
-            seed=0, step=step, rollouts=np.arange(len(rows)), turn=0, tokens=given.tokens
-        )
+        numbers = Draws(seed=0, step=step).uniforms(np.arange(len(rows)), 0, given.tokens)
         drawn = policy.engine().complete(rows, Sampling(max_tokens=given.tokens), numbers)
         rewards = np.array([reward(c.ids) for c in drawn]).reshape(given.prompts, -1)
         advantages = self.algorithm.compare(rewards).ravel()

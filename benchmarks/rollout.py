@@ -29,8 +29,8 @@ from benchmarks._generate import CACHED, FRESH, Answers, fastest_generate, gener
 from benchmarks._scene import Scene, copy_to_play, load_scene, machine, options
 from benchmarks._timing import alternate, fastest, rates, speedup, spread
 from wordle_rl.backends.torch.devices import DTYPES
-from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.policy.computing import Precision
+from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.rollouts.play import ModelPlayer, new_games, play
 from wordle_rl.rollouts.talk import Talk
@@ -38,7 +38,7 @@ from wordle_rl.rollouts.talk import Talk
 OURS, FRESH_CALL, BEST = "ours", "fresh call per turn", "cache kept"
 
 
-def our_games(policy: TorchPolicy, scene: Scene, sampling: Sampling, step: int) -> list[Talk]:
+def our_games(policy: Policy, scene: Scene, sampling: Sampling, step: int) -> list[Talk]:
     player = ModelPlayer(
         engine=policy.engine(), form=scene.form, sampling=sampling,
         draws=Draws(seed=scene.recipe.seed, step=step),
@@ -72,7 +72,7 @@ def faster_precision(scene: Scene) -> Precision:
 
 
 def contestants(
-    scene: Scene, policy: TorchPolicy, work: dict[str, list[tuple[float, float]]]
+    scene: Scene, policy: Policy, work: dict[str, list[tuple[float, float]]]
 ) -> tuple[dict[str, Callable[[int], object]], dict[str, str]]:
     """The runs to time, and their settings. Each run records its tokens and turns per game."""
     sampling = scene.recipe.sampling

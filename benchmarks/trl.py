@@ -46,10 +46,10 @@ from benchmarks._generate import CACHED, GenerateSettings, fastest_generate
 from benchmarks._scene import PLAYS, Scene, load_scene, machine, options
 from benchmarks._timing import fastest, rates, seconds, speedup, spread
 from wordle_rl.backends.torch.devices import DTYPES
-from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.rules import PlayedTurn
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.policy import Policy
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.training.step import train_step
 
@@ -78,10 +78,10 @@ def check_equal(scene: Scene, most: int) -> None:
     ours: dict[str, torch.Tensor] = {}
 
     def keep_gradient() -> None:
-        named = policy.model.named_parameters()
+        named = policy.machine.model.named_parameters()
         ours.update({name: p.grad.clone() for name, p in named if p.grad is not None})
 
-    policy.apply_gradients = [keep_gradient]
+    policy.machine.apply_gradients = [keep_gradient]
     played = train_step(scene.step(policy, 0)).rollouts
     if not ours:
         sys.exit("NOT COMPARED: in every group all rewards are equal; try more --games")
@@ -135,7 +135,7 @@ def faster_precision(scene: Scene) -> Precision:
 
 
 def compare(
-    scene: Scene, policy: TorchPolicy, settings: Any, loop: GenerateSettings | None, repeats: int
+    scene: Scene, policy: Policy, settings: Any, loop: GenerateSettings | None, repeats: int
 ) -> list[dict[str, list[float]]]:
     """Seconds and sampled tokens of our steps and of TRL's, in turns, without the warm-up."""
     from benchmarks._trl import TrlGames

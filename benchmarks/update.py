@@ -28,9 +28,8 @@ from benchmarks.real import seconds
 from wordle_rl.backends import load_backend
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.policy.batch import Batch
+from wordle_rl.policy.batch import Batch, Blocks
 from wordle_rl.policy.optim import Optim
-from wordle_rl.policy.prefixes import Blocks
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.settings import Step
@@ -62,7 +61,7 @@ def build_policy(setup: Any, kind: type[CausalLM]) -> Any:
     policy: Any = load_backend(setup.backend).build_policy(
         setup.model, setup.backend, temperature=setup.recipe.scoring_temperature, optim=Optim(lr=0)
     )
-    policy.lm.__class__ = kind
+    policy.machine.lm.__class__ = kind
     return policy
 
 
@@ -104,12 +103,12 @@ def main() -> None:
     fast, plain = (build_policy(setup, kind) for kind in (Counting, Transformers))
     batch, algorithm = first_update(fast, setup.recipe)
     plain.update(batch, algorithm)  # warms up
-    fast.lm.rows = 0
+    fast.machine.lm.rows = 0
     taken: dict[Any, list[float]] = {fast: [], plain: []}
     for repeat in range(repeats):
         for policy in (fast, plain) if repeat % 2 else (plain, fast):
             taken[policy].append(seconds(lambda p=policy: p.update(batch, algorithm))[0])
-    rows, distinct = fast.lm.rows / repeats, count_beginnings(batch)
+    rows, distinct = fast.machine.lm.rows / repeats, count_beginnings(batch)
     print(f"{machine('torch', 'transformers')}; {' '.join(size)}")
     print(f"rows computed / distinct beginnings: {rows:.0f} / {distinct} = {rows / distinct:.2f}")
     print(f"tokens of the conversations / rows: {int(batch.lengths.sum()) / rows:.2f}")

@@ -21,7 +21,7 @@ is float(self.won). These files of the project do the same at full strength:
     rewards             wordle_rl/rewards/
     advantages          wordle_rl/algorithms/credit.py
     the loss            wordle_rl/algorithms/policy_gradient.py, wordle_rl/algorithms/grpo.py
-    the update          wordle_rl/training/update.py, wordle_rl/backends/torch/policy.py
+    the update          wordle_rl/training/update.py, wordle_rl/backends/torch/machine.py
 
 Left out: validation on secrets that training never saw, credit for single guesses, the penalty for
 moving away from the start (KL), checkpoints and all choices. tests/examples/ checks that this file

@@ -66,7 +66,7 @@ def describe_group(step: Step) -> list[str]:
     talks = [rollout.talks[0] for rollout in rollouts]
     advantages = step_advantages(rollouts, step.recipe)
     before = answer_probabilities(step, talks)
-    step.policy.set_learning_rate(RATE)
+    step.policy.machine.set_learning_rate(RATE)
     run_updates(step, rollouts, advantages)
     after = answer_probabilities(step, talks)
     recipe = step.recipe

@@ -41,7 +41,6 @@ _MODULES = (
     "openers",
     "play",
     "report",
-    "rescore",
     "runs",
 )
 _MISSING = ("Missing argument 'RUN ...'.", "Missing argument 'STUDY'.")

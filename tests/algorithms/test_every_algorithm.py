@@ -18,10 +18,10 @@ from tests.helpers.tiny import (
     step_of,
 )
 from wordle_rl.algorithms.base import Algorithm
-from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.commands.build import resolve
 from wordle_rl.game.players import RandomWord
 from wordle_rl.game.rules import PlayedTurn, Rules
+from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.rollouts.teacher import TeacherSettings
 from wordle_rl.runs.instantiate import instantiate
@@ -40,18 +40,18 @@ def shipped(name: str) -> Algorithm:
     return instantiate("algorithm", config["algorithm"], Algorithm, budget=budget)
 
 
-def policy_for(algorithm: Algorithm, *stops: int, lr: float = 1e-2) -> TorchPolicy:
+def policy_for(algorithm: Algorithm, *stops: int, lr: float = 1e-2) -> Policy:
     stops = stops or many_stops(340)
     tokenizer = AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=stops)
     policy = policy_of(qwen(340, factor=20.0 if len(stops) == 340 else 6.0), tokenizer, lr=lr)
     policy.keep_reference()
     if algorithm.needs.values:
-        policy.add_value_head()
+        policy.machine.add_value_head()
     return policy
 
 
 def steps(
-    policy: TorchPolicy, algorithm: Algorithm, count: int, *, until: float = 2.0, **recipe: Any
+    policy: Policy, algorithm: Algorithm, count: int, *, until: float = 2.0, **recipe: Any
 ) -> list[StepResult]:
     """Up to so many steps, fewer when that share of games is won."""
 

@@ -127,10 +127,12 @@ def gradients_of(batch: Batch) -> dict[str, torch.Tensor]:
     # A guess's weight must not depend on how many tokens its word has.
     weights = batch.trained.astype(np.float32)
     policy = policy_of(qwen(340), tokenizer=CHAT.tokenizer)
-    weighed, rows = replace(batch, weights=weights), np.array([0])
-    loss, _ = policy.lm.compute_loss(weighed, rows, Sft(), temperature=1.0)
+    weighed = replace(batch, weights=weights)
+    loss, _ = policy.machine.lm.compute_loss(weighed, Sft(), temperature=1.0)
     loss.backward()
-    return {n: p.grad.clone() for n, p in policy.model.named_parameters() if p.grad is not None}
+    return {
+        n: p.grad.clone() for n, p in policy.machine.model.named_parameters() if p.grad is not None
+    }
 
 
 def test_learning_the_distribution_has_the_mean_gradient_of_learning_each_answer():

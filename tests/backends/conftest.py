@@ -21,5 +21,5 @@ def models(request: pytest.FixtureRequest) -> Iterator[EngineModel]:
 def adapter(model_folder: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A trained adapter of the model in model_folder, on disk."""
     path = tmp_path_factory.mktemp("adapter")
-    trained(policy_of(lora_of(model_folder, dropout=0.5))).export(path)
+    trained(policy_of(lora_of(model_folder, dropout=0.5))).machine.export(path)
     return str(path)

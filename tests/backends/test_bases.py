@@ -19,9 +19,10 @@ from tests.helpers.updates import trained as taught
 from wordle_rl.backends.adapters import ADAPTER, convert_adapter
 from wordle_rl.backends.bases import digest_model
 from wordle_rl.backends.mlx import load as mlx_models
-from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.backends.mlx.machine import MlxMachine
 from wordle_rl.backends.torch.load import load_model
 from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.settings import LoraSettings
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.lineage import RECORD, base_of, stages_of, write_stages
@@ -33,7 +34,7 @@ def on_torch(folder: Path | str, **fields: Any) -> Any:
 
 def on_mlx(folder: Path | str, **fields: Any) -> Any:
     loaded = mlx_models.load_model(settings_of(folder, **fields), precision="fp32")
-    return MlxPolicy(loaded, temperature=1.0, optim=Optim(lr=1e-2))
+    return Policy(MlxMachine(loaded, optim=Optim(lr=1e-2)))
 
 
 POLICIES: dict[str, Callable[..., Any]] = {"torch": on_torch, "mlx": on_mlx}
@@ -43,7 +44,7 @@ LORA = LoraSettings(rank=2, alpha=4.0)
 
 def train_adapter(backend: str, base: Path | str, target: Path) -> Path:
     """An adapter as a run's checkpoint has it."""
-    taught(POLICIES[backend](base, lora=LORA)).export(target)
+    taught(POLICIES[backend](base, lora=LORA)).machine.export(target)
     write_stages(target, [{"run": "here"}])
     return target
 
@@ -86,7 +87,7 @@ def test_a_local_base_is_found_from_any_folder_and_missed_by_name(backend, tmp_p
     expected = POLICIES[backend](adapter).score(BATCH)
     monkeypatch.chdir(elsewhere)
     np.testing.assert_array_equal(POLICIES[backend](adapter).score(BATCH), expected)
-    POLICIES[backend](adapter).export(tmp_path / "again")
+    POLICIES[backend](adapter).machine.export(tmp_path / "again")
     assert base_of(tmp_path / "again") == base_of(adapter)
     (tmp_path / "base").rename(tmp_path / "moved")
     with pytest.raises(ConfigError) as stop:  # and nobody asks the hub for a model "base"

@@ -18,9 +18,10 @@ from tests.helpers.tiny import gemma, policy_of, qwen, qwen_like_tokenizer
 from tests.helpers.updates import PLAIN, games
 from wordle_rl.backends.adapters import convert_adapter
 from wordle_rl.backends.mlx import load as mlx_models
-from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.backends.mlx.machine import MlxMachine
 from wordle_rl.backends.torch.load import add_lora, load_model
 from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.settings import LoraSettings
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.lineage import RECORD, stages_of, write_stages
@@ -112,7 +113,7 @@ def test_a_converted_adapter_is_loaded_by_either_backend(kind, layers, tmp_path)
     convert_adapter(tmp_path / "mlx", tmp_path / "back")
     network, tokenizer = load_model(settings_of(tmp_path / "back"), precision="fp32", device="cpu")
     on_mlx = mlx_models.load_model(settings_of(tmp_path / "mlx"), precision="fp32")
-    found = policy_of(network, tokenizer), MlxPolicy(on_mlx, temperature=1.0, optim=Optim())
+    found = policy_of(network, tokenizer), Policy(MlxMachine(on_mlx, optim=Optim()))
     for policy in found:
         assert np.abs(policy.score(games()) - expected).max() < 1e-4
 
@@ -170,7 +171,7 @@ def test_an_adapter_trained_on_mlx_means_the_same_in_peft(tmp_path):
     policy = mlx_policy_of(add_lora(qwen(), LoraSettings(rank=4, alpha=6.0), seed=0))
     for _ in range(3):
         policy.update(games(), PLAIN)
-    policy.export(tmp_path / "mlx")
+    policy.machine.export(tmp_path / "mlx")
     convert_adapter(tmp_path / "mlx", tmp_path / "peft", base="somewhere")
     model = PeftModel.from_pretrained(qwen(), str(tmp_path / "peft"), is_trainable=True)
     assert np.abs(policy_of(model).score(games()) - policy.score(games())).max() < 1e-4

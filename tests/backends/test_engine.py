@@ -25,11 +25,11 @@ from tests.helpers.engines import (
 from tests.helpers.tiny import full_logprobs
 from wordle_rl.policy.engine import Completion, StopReason
 from wordle_rl.policy.prefix_cache import find_prefixes
-from wordle_rl.policy.sampling import Sampling, uniforms
+from wordle_rl.policy.sampling import Draws, Sampling
 
 
 def numbers(rollout: int, turn: int) -> np.ndarray:
-    return uniforms(seed=7, step=0, rollouts=np.array([rollout]), turn=turn, tokens=7)[0]
+    return Draws(seed=7, step=0).uniforms(np.array([rollout]), turn, 7)[0]
 
 
 def prompts(n: int, turn: int) -> list[list[int]]:
@@ -210,7 +210,7 @@ def test_an_answer_without_a_stop_token_ends_at_the_token_limit(models):
 @pytest.mark.parametrize("prompt", [1, 5, 9, 11])
 def test_an_answer_never_outgrows_the_context(models, prompt):
     engine = models.engine(stops=frozenset({VOCAB + 1}), max_context=12)
-    drawn = uniforms(seed=1, step=0, rollouts=np.arange(2), turn=0, tokens=40)
+    drawn = Draws(seed=1, step=0).uniforms(np.arange(2), 0, 40)
     given = [[1] * prompt, [2] * 8]
     first, second = engine.complete(given, Sampling(max_tokens=40), drawn)
     assert first.stop is second.stop is StopReason.CONTEXT_FULL

@@ -17,10 +17,11 @@ from tests.helpers.families import BATCH, VOCAB, build
 from tests.helpers.mlx_tiny import settings_of
 from tests.helpers.tiny import full_logprobs, policy_of, qwen_like_tokenizer
 from wordle_rl.backends.mlx import load as mlx_models
-from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.backends.mlx.machine import MlxMachine
 from wordle_rl.backends.tiny_model import build_tokenizer
 from wordle_rl.backends.torch.load import load_model, load_weights
 from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.runs.checkpoints import MANIFEST, CheckpointError, _seal
@@ -113,14 +114,14 @@ def test_a_head_in_the_file_counts_whatever_the_config_says_of_it(family: str, t
         network, tokenizer = load_model(settings_of(path), precision="fp32", device="cpu")
         on_mlx = mlx_models.load_model(settings_of(path), precision="fp32")
         mine = policy_of(network, tokenizer)
-        for policy in (mine, MlxPolicy(on_mlx, temperature=1.0, optim=Optim())):
+        for policy in (mine, Policy(MlxMachine(on_mlx, optim=Optim()))):
             scores = policy.score(BATCH)
             for row, length in enumerate((24, 15)):
                 expected = full_logprobs(plain, BATCH.ids[row, :length].tolist())
                 off = np.abs(scores[row, :length] - expected)[BATCH.trained[row, :length]]
                 assert off.max() < 2e-3  # and 18 with the wrong head
         if path is folder:
-            mine.export(again)
+            mine.machine.export(again)
     written = json.loads((again / "config.json").read_text())
     assert not written["tie_word_embeddings"]
     without = {
@@ -128,7 +129,7 @@ def test_a_head_in_the_file_counts_whatever_the_config_says_of_it(family: str, t
     }
     save_file(without, again / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"1 weights are wrong, such as lm_head"):
-        load_weights(mine.model, again, is_lora=False)
+        load_weights(mine.machine.model, again, is_lora=False)
 
 
 # -- chat templates -------------------------------------------------------------------------------

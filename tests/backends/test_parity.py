@@ -71,8 +71,8 @@ ALGORITHMS = algorithms()
 
 @dataclass
 class Pair:
-    torch: Any  # TorchPolicy
-    mlx: Any  # MlxPolicy
+    torch: Any  # Policy
+    mlx: Any  # Policy
 
     def move(self, seed: int, size: float = 0.2) -> None:
         """Both adapters to the same new place, where no gradient is zero by construction.
@@ -81,25 +81,25 @@ class Pair:
         """
         random = np.random.default_rng(seed)
         new = {}
-        for name in sorted(self.mlx.weights):
-            weight = self.mlx.weights[name]
+        for name in sorted(self.mlx.machine.weights):
+            weight = self.mlx.machine.weights[name]
             new[name] = mx.array(random.normal(size=weight.shape).astype(np.float32) * size)
-        self.mlx.weights = new
-        self.mlx.refresh_copy()
+        self.mlx.machine.weights = new
+        self.mlx.machine.refresh_copy()
         with torch.no_grad():
             for name, parameter in self.trained():
                 parameter.copy_(torch.from_numpy(np.array(new[name]).T))
-        self.torch.refresh_copy()
+        self.torch.machine.refresh_copy()
 
     def trained(self) -> list[tuple[str, torch.nn.Parameter]]:
         """torch's adapter matrices, by the name of mlx-lm's, which are their transposes."""
         found = []
-        for name, weight in self.torch.model.named_parameters():
+        for name, weight in self.torch.machine.model.named_parameters():
             if weight.requires_grad:
                 name = name.removeprefix("base_model.model.").removesuffix(".default.weight")
                 found.append((name.replace("lora_A", "lora_a").replace("lora_B", "lora_b"), weight))
-        if self.torch.lm.value_head is not None:
-            head = self.torch.lm.value_head.named_parameters()
+        if self.torch.machine.lm.value_head is not None:
+            head = self.torch.machine.lm.value_head.named_parameters()
             found += [(f"value_head.{name}", parameter) for name, parameter in head]
         return found
 
@@ -153,22 +153,22 @@ def all_rows(batch: Batch) -> Any:
 def caught(policy: Any) -> list[dict[str, np.ndarray]]:
     """Fills with the gradients of each update to come, which are applied all the same."""
     seen: list[dict[str, np.ndarray]] = []
-    if hasattr(policy, "model"):
-        apply = policy.apply_gradients
+    if hasattr(policy.machine, "model"):
+        apply = policy.machine.apply_gradients
 
         def catch() -> None:
             trained = Pair(policy, None).trained()
             seen.append({n: p.grad.numpy().T.copy() for n, p in trained if p.grad is not None})
 
-        policy.apply_gradients = [catch, *apply]
+        policy.machine.apply_gradients = [catch, *apply]
     else:
-        real = policy.apply_gradients
+        real = policy.machine.apply_gradients
 
         def both(gradients: dict[str, mx.array]) -> None:
             seen.append({name: np.array(value) for name, value in gradients.items()})
             real(gradients)
 
-        policy.apply_gradients = both
+        policy.machine.apply_gradients = both
     return seen
 
 
@@ -190,7 +190,7 @@ def test_the_same_batch_gives_the_same_metrics_and_gradients(kind, name):
     for policy in (pair.torch, pair.mlx):
         policy.keep_reference()
         if algorithm.needs.values:
-            policy.add_value_head()
+            policy.machine.add_value_head()
     pair.move(2)
     results = []
     for policy in (pair.torch, pair.mlx):
@@ -225,7 +225,7 @@ def test_fully_trained_models_take_the_same_steps():
             assert policy.update(batch(), ALGORITHMS["sft epochs=1"])["update/skipped"] == 0.0
     for name, parameter in model.named_parameters():
         step = parameter.detach().numpy() - before[name]
-        apart = np.array(mlx.weights[name]) - parameter.detach().numpy()
+        apart = np.array(mlx.machine.weights[name]) - parameter.detach().numpy()
         assert np.linalg.norm(step) > 0
         assert np.linalg.norm(apart) < 1e-3 * np.linalg.norm(step), name
 

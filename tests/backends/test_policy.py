@@ -251,7 +251,7 @@ def test_a_checkpoint_restores_weights_and_moments_bit_for_bit(
         batch = replace(batch, old_values=old, targets=wanted, target_scale=1.7)
         algorithm = Ppo()
         for policy in (written, read):
-            policy.add_value_head()
+            policy.machine.add_value_head()
     for _ in range(3):
         written.update(batch, algorithm)
     written.save(tmp_path)
@@ -315,7 +315,7 @@ def test_neither_broken_weights_nor_weights_whose_predictions_overflow_are_saved
     model.model.norm.weight.data *= scale
     policy = backend.policy_of(model)
     if scale == 1.0:
-        policy.set_learning_rate(np.inf)
+        policy.machine.set_learning_rate(np.inf)
         policy.update(games(), Sft())
     with pytest.raises(NotFinite, match="weights" if scale == 1.0 else "predictions"):
         policy.save(tmp_path)
@@ -323,10 +323,11 @@ def test_neither_broken_weights_nor_weights_whose_predictions_overflow_are_saved
 
 
 def test_a_micro_batch_that_numpy_has_no_memory_for_is_halved(backend):
-    def work(rows: Any) -> int:
-        if len(rows) > 1:
+    def work(part: Batch) -> int:
+        if len(part.ids) > 1:
             raise MemoryError
-        return int(rows[0])
+        return int(part.lengths[0])
 
-    policy = backend.policy_of(qwen(), micro_batch_tokens=1000)
-    assert sorted(policy.run_micro_batches(games(), work)) == [*range(len(ROWS))]
+    policy, batch = backend.policy_of(qwen(), micro_batch_tokens=1000), games()
+    done = {rows[0]: found for rows, found in policy.run_micro_batches(batch, work)}
+    assert done == dict(enumerate(batch.lengths))

@@ -36,7 +36,7 @@ def write(family, folder) -> None:
     rope = model.config.get_text_config().rope_parameters
     for each in rope.values() if family == "gemma3" else [rope]:
         each["rope_theta"] *= 30.0
-    policy_of(sharpen(type(model)(model.config), 4.0)).export(folder / "base")
+    policy_of(sharpen(type(model)(model.config), 4.0)).machine.export(folder / "base")
     made.save_adapter(folder / "base", folder / "adapter")
     run = made.save_run(folder, folder / "adapter", f"model.path={folder / 'base'}", made.LORA)
     for form, more in ("merged", {"precision": "float32"}), ("peft", {}):

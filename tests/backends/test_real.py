@@ -21,12 +21,13 @@ from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.adapters import convert_adapter
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.load import load_model
-from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.backends.torch.machine import TorchMachine
 from wordle_rl.export.formats import write
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.models import fetched_folder
 from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Draws, Sampling, Stream
 from wordle_rl.policy.settings import LoraSettings, ModelSettings
 from wordle_rl.policy.tokenizer import PLAIN_TEMPLATE
@@ -51,15 +52,15 @@ def settings_of(path: str | Path, lora: LoraSettings | None = LORA) -> ModelSett
     )
 
 
-def policy_of(path: str | Path, lora: LoraSettings | None = LORA) -> TorchPolicy:
+def policy_of(path: str | Path, lora: LoraSettings | None = LORA) -> Policy:
     model, tokenizer = load_model(settings_of(path, lora), precision="fp32", device="cpu")
-    return TorchPolicy(model, tokenizer, temperature=1.0, optim=Optim(clip_grad_norm=0.0))
+    return Policy(TorchMachine(model, tokenizer, optim=Optim(clip_grad_norm=0.0)))
 
 
-def shaken(policy: TorchPolicy) -> TorchPolicy:
+def shaken(policy: Policy) -> Policy:
     """The policy with an adapter that does something, as after training."""
-    shake(policy.model)
-    policy.refresh_copy()
+    shake(policy.machine.model)
+    policy.machine.refresh_copy()
     return policy
 
 
@@ -71,7 +72,7 @@ def shake(model: torch.nn.Module) -> None:
             weight.copy_(0.02 * torch.randn(weight.shape, generator=noise))
 
 
-def games_of(policy: TorchPolicy, knowledge: Knowledge, grammar: Any) -> list[Talk]:
+def games_of(policy: Policy, knowledge: Knowledge, grammar: Any) -> list[Talk]:
     """Two games of three answers as the policy plays them."""
     player = ModelPlayer(
         engine=policy.engine(),
@@ -112,7 +113,7 @@ def plain_of(name: str) -> Any:
 @pytest.mark.parametrize("name", MODELS)
 def test_draws_and_scores_of_games_are_those_of_transformers(name, tmp_path, monkeypatch, original):
     policy = shaken(policy_of(fetched_folder(name)))
-    policy.export(tmp_path / "adapter")
+    policy.machine.export(tmp_path / "adapter")
     plain = PeftModel.from_pretrained(plain_of(name), tmp_path / "adapter").eval()
     free, limited, fitting = (
         games_of(policy, original, grammar) for grammar in (None, "words", "clues")
@@ -133,15 +134,15 @@ def test_draws_and_scores_of_games_are_those_of_transformers(name, tmp_path, mon
 @pytest.mark.parametrize("name", MODELS)
 def test_mlx_scores_a_game_as_transformers_does(name, tmp_path, original):
     mlx = pytest.importorskip("wordle_rl.backends.mlx.load")
-    from wordle_rl.backends.mlx.policy import MlxPolicy
+    from wordle_rl.backends.mlx.machine import MlxMachine
 
     policy = shaken(policy_of(fetched_folder(name)))
-    policy.export(tmp_path / "adapter")
+    policy.machine.export(tmp_path / "adapter")
     talks = games_of(policy, original, "words")[:1]
     plain = PeftModel.from_pretrained(plain_of(name), tmp_path / "adapter").eval()
     convert_adapter(tmp_path / "adapter", tmp_path / "mlx", base=str(fetched_folder(name)))
     loaded = mlx.load_model(settings_of(tmp_path / "mlx"), precision="fp32")
-    assert gap(MlxPolicy(loaded, temperature=1.0, optim=Optim()), plain, talks) < 1e-3
+    assert gap(Policy(MlxMachine(loaded, optim=Optim())), plain, talks) < 1e-3
 
 
 @pytest.mark.parametrize("name", [pytest.param("gemma270m", marks=GEMMA)])

@@ -20,12 +20,13 @@ from tests.helpers.tiny import (
     sharpen,
 )
 from wordle_rl.backends.mlx import load as mlx_models
-from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.backends.mlx.machine import MlxMachine
 from wordle_rl.backends.mlx.save import merge_model as mlx_merge
 from wordle_rl.backends.tiny_model import build_tokenizer
 from wordle_rl.backends.torch.load import load_model
 from wordle_rl.backends.torch.load import merge_model as torch_merge
 from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.runs.instantiate import ConfigError
 
@@ -61,7 +62,7 @@ def built(kind: str) -> Any:
 def test_a_reader_of_the_older_form_computes_the_same(kind: str, tmp_path: Path) -> None:
     model = built(kind)
     expected = full_logprobs(model, IDS_READ)
-    policy_of(model).export(tmp_path)
+    policy_of(model).machine.export(tmp_path)
     modes = {file.name: oct(file.stat().st_mode) for file in tmp_path.iterdir()}
     assert len({*modes.values()}) == 1, modes
     assert np.abs(full_logprobs(read(tmp_path), IDS_READ) - expected).max() < 1e-5
@@ -81,7 +82,7 @@ def read(folder: Path) -> Any:
 @pytest.mark.parametrize("kind", _TURNS)
 def test_mlx_rotates_as_transformers_does_or_says_that_it_cannot(kind: str, tmp_path: Path) -> None:
     model = built(kind)
-    policy_of(model).export(tmp_path)
+    policy_of(model).machine.export(tmp_path)
     if kind == "longrope":
         with pytest.raises(ConfigError, match="mlx-lm's phi3 rotates otherwise than longrope says"):
             mlx_models.load_base(tmp_path)
@@ -95,7 +96,7 @@ def test_mlx_rotates_as_transformers_does_or_says_that_it_cannot(kind: str, tmp_
 @pytest.mark.parametrize("make", [build_tokenizer, qwen_like_tokenizer, gemma_like_tokenizer])
 def test_a_tokenizer_names_a_class_of_both_generations(make: Any, tmp_path: Path) -> None:
     inner = make()
-    policy_of(build("llama"), HFTokenizer(inner)).export(tmp_path)
+    policy_of(build("llama"), HFTokenizer(inner)).machine.export(tmp_path)
     written = json.loads((tmp_path / "tokenizer_config.json").read_text())
     assert written["tokenizer_class"] in ("PreTrainedTokenizerFast", "Qwen2Tokenizer")
     text = "Guess. <guess>crane</guess>"
@@ -110,12 +111,12 @@ PENALTY |= {"temperature": 0.7, "bos_token_id": 1}
 
 def torch_export(base: Path, target: Path) -> None:
     network, tokenizer = load_model(settings_of(base), precision="fp32", device="cpu")
-    policy_of(network, tokenizer).export(target)
+    policy_of(network, tokenizer).machine.export(target)
 
 
 def mlx_export(base: Path, target: Path) -> None:
     loaded = mlx_models.load_model(settings_of(base), precision="fp32")
-    MlxPolicy(loaded, temperature=1.0, optim=Optim()).export(target)
+    Policy(MlxMachine(loaded, optim=Optim())).machine.export(target)
 
 
 WRITERS: dict[str, Any] = {

@@ -134,15 +134,16 @@ def mlx_run(root: Path, *, lora: bool) -> tuple[Path, Path, Any]:
     from tests.helpers.mlx_tiny import settings_of
     from tests.helpers.updates import trained
     from wordle_rl.backends.mlx import load
-    from wordle_rl.backends.mlx.policy import MlxPolicy
+    from wordle_rl.backends.mlx.machine import MlxMachine
     from wordle_rl.policy.optim import Optim
+    from wordle_rl.policy.policy import Policy
     from wordle_rl.policy.settings import LoraSettings
 
     base = made.save_base(root / "base", "llama")
     settings = settings_of(base, lora=LoraSettings(rank=4, alpha=8.0) if lora else None)
     loaded = load.load_model(settings, precision="fp32")
-    policy = MlxPolicy(loaded, temperature=1.0, optim=Optim(lr=1e-2, clip_grad_norm=0.0))
-    trained(policy).export(root / "model")
+    policy = Policy(MlxMachine(loaded, optim=Optim(lr=1e-2, clip_grad_norm=0.0)))
+    trained(policy).machine.export(root / "model")
     (root / "runs").mkdir()
     given = ["backend=mlx", f"model.path={base}", *[made.LORA] * lora]
     return base, made.save_run(root / "runs", root / "model", *given), policy

@@ -113,11 +113,11 @@ def project_gradient(
     found: dict[str, torch.Tensor] = {}
 
     def keep_gradient() -> None:
-        for name, parameter in policy.model.named_parameters():
+        for name, parameter in policy.machine.model.named_parameters():
             assert parameter.grad is not None
             found[name] = parameter.grad.clone()
 
-    policy.apply_gradients = [keep_gradient]
+    policy.machine.apply_gradients = [keep_gradient]
     rollouts = []
     for number, game in enumerate(games):
         talk = talk_of(game)

@@ -35,8 +35,8 @@ def torch_backend() -> Backend:
         return value.item(), first.grad.numpy()
 
     def weights_of(policy: Any) -> dict[str, torch.Tensor]:
-        head = policy.lm.value_head
-        return tiny.weights_of(policy.model) | (tiny.weights_of(head) if head else {})
+        head = policy.machine.lm.value_head
+        return tiny.weights_of(policy.machine.model) | (tiny.weights_of(head) if head else {})
 
     return Backend(
         name="torch",
@@ -71,8 +71,11 @@ def mlx_backend() -> Backend:
         policy_of=mlx_policy_of,
         gradients=lambda *arguments: tensors(mlx_gradients(*arguments)),
         weights_of=lambda policy: (
-            tensors(tree_flatten(policy.lm.model.parameters()))
-            | {f"trained {name}": weight for name, weight in tensors(policy.weights).items()}
+            tensors(tree_flatten(policy.machine.lm.model.parameters()))
+            | {
+                f"trained {name}": weight
+                for name, weight in tensors(policy.machine.weights).items()
+            }
         ),
         value_and_slope=value_and_slope,
         digits=1e-5,

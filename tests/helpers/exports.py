@@ -46,7 +46,7 @@ def save_adapter(base: Path, folder: Path, size: float = 0.2) -> Path:
         for name, parameter in model.named_parameters():
             if "lora_B" in name:
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * size)
-    policy_of(model).export(folder)
+    policy_of(model).machine.export(folder)
     return folder
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from tests.helpers.tiny import qwen_like_tokenizer
+from tests.helpers.tiny import qwen_like_tokenizer, take_machine_settings
 from wordle_rl.backends.adapters import convert_adapter
 from wordle_rl.backends.mlx import load as mlx_models
-from wordle_rl.backends.mlx.policy import MlxPolicy
-from wordle_rl.policy.optim import Optim
+from wordle_rl.backends.mlx.machine import MlxMachine
+from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.settings import ModelSettings
 from wordle_rl.policy.tokenizer import HFTokenizer
 
@@ -51,25 +51,19 @@ def save_base(model: Any, path: Path) -> None:
 
 def mlx_policy_of(
     model: Any, tokenizer: HFTokenizer | None = None, *, temperature: float = 1.0, **settings: Any
-) -> MlxPolicy:
+) -> Policy:
     """tiny.policy_of on MLX."""
-    fields = {k: settings.pop(k) for k in list(settings) if k in Optim.__dataclass_fields__}
-    policy = MlxPolicy(
-        loaded_from(model),
-        temperature=temperature,
-        optim=Optim(**{"lr": 1e-2, "clip_grad_norm": 0.0, **fields}),
-        **settings,
-    )
-    policy.tokenizer = tokenizer or HFTokenizer(qwen_like_tokenizer())
-    return policy
+    machine = MlxMachine(loaded_from(model), **take_machine_settings(settings))
+    machine.tokenizer = tokenizer or HFTokenizer(qwen_like_tokenizer())
+    return Policy(machine, temperature=temperature, **settings)
 
 
-def mlx_gradients(policy: MlxPolicy, batch: Any, algorithm: Any) -> dict[str, np.ndarray]:
+def mlx_gradients(policy: Policy, batch: Any, algorithm: Any) -> dict[str, np.ndarray]:
     """The gradient that an update would apply, by parameter; the weights stay as they are."""
     caught: dict[str, np.ndarray] = {}
-    policy.apply_gradients = lambda g: caught.update({n: np.array(v) for n, v in g.items()})
+    policy.machine.apply_gradients = lambda g: caught.update({n: np.array(v) for n, v in g.items()})
     try:
         policy.update(batch, algorithm)
     finally:
-        del policy.apply_gradients
+        del policy.machine.apply_gradients
     return caught

@@ -21,10 +21,11 @@ from transformers.utils.logging import disable_progress_bar
 
 from wordle_rl.backends.tiny_model import build_model
 from wordle_rl.backends.torch.load import load_model
-from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.backends.torch.machine import TorchMachine
 from wordle_rl.game.rules import PlayedTurn, Rules
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import LoraSettings, ModelSettings
 from wordle_rl.policy.tokenizer import HFTokenizer
@@ -197,16 +198,19 @@ def many_stops(vocab_size: int, every: int = 6) -> tuple[int, ...]:
 
 def policy_of(
     model: Any, tokenizer: HFTokenizer | None = None, *, temperature: float = 1.0, **settings: Any
-) -> TorchPolicy:
-    """A policy on a model; optim fields (lr, ...) and TorchPolicy's settings by keyword."""
+) -> Policy:
+    """A policy on a model; optim fields (lr, ...), Machine's and Policy's settings by keyword."""
+    tokenizer = tokenizer or HFTokenizer(qwen_like_tokenizer())
+    machine = TorchMachine(model, tokenizer, **take_machine_settings(settings))
+    return Policy(machine, temperature=temperature, **settings)
+
+
+def take_machine_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """Those of a machine. Fields of its optimiser are there by their names."""
     fields = {k: settings.pop(k) for k in list(settings) if k in Optim.__dataclass_fields__}
-    return TorchPolicy(
-        model,
-        tokenizer or HFTokenizer(qwen_like_tokenizer()),
-        temperature=temperature,
-        optim=Optim(**{"lr": 1e-2, "clip_grad_norm": 0.0, **fields}),
-        **settings,
-    )
+    names = ("precision", "gradient_checkpointing")
+    optim = Optim(**{"lr": 1e-2, "clip_grad_norm": 0.0, **fields})
+    return {"optim": optim} | {k: settings.pop(k) for k in names if k in settings}
 
 
 def lora_of(path: str, *, dropout: float = 0.0, rank: int = 4, seed: int = 0) -> Any:
@@ -294,20 +298,20 @@ def batch_of(
     return pad(sequences, pad_id, values)
 
 
-def gradients(policy: TorchPolicy, batch: Batch, algorithm: Any) -> dict[str, torch.Tensor]:
+def gradients(policy: Policy, batch: Batch, algorithm: Any) -> dict[str, torch.Tensor]:
     """The gradient that an update would apply, by parameter; the weights stay as they are."""
     caught: dict[str, torch.Tensor] = {}
 
     def catch() -> None:
-        for name, parameter in policy.model.named_parameters():
+        for name, parameter in policy.machine.model.named_parameters():
             if parameter.grad is not None:
                 caught[name] = parameter.grad.clone()
 
-    before, policy.apply_gradients = policy.apply_gradients, [catch]
+    before, policy.machine.apply_gradients = policy.machine.apply_gradients, [catch]
     try:
         policy.update(batch, algorithm)
     finally:
-        policy.apply_gradients = before
+        policy.machine.apply_gradients = before
     return caught
 
 

@@ -9,7 +9,7 @@ from wordle_rl.algorithms.base import Advantages
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.policy import LARGEST
-from wordle_rl.policy.sampling import Sampling, uniforms
+from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.rollouts.talk import Rollout
@@ -67,7 +67,7 @@ def batch_of_games(played: list[Rollout], recipe: Recipe, chat: Chat) -> Batch:
 def play_bandit(policy: Any, step: int) -> Batch | None:
     """16 answers of one token; even ids are the arm that pays. None when all pay alike."""
     engine = policy.engine()
-    numbers = uniforms(seed=1, step=step, rollouts=np.arange(16), turn=0, tokens=1)
+    numbers = Draws(seed=1, step=step).uniforms(np.arange(16), 0, 1)
     drawn = engine.complete([[7, 9]] * 16, Sampling(max_tokens=1), numbers)
     rewards = np.array([[1.0 - c.ids[0] % 2 for c in drawn]])
     advantages = PLAIN.compare(rewards)[0]

@@ -144,19 +144,14 @@ class SmallServer:
         lm = CausalLM(self._model) if name == "base" else self.adapters.get(name)
         if lm is None:
             return _error(404, f"The model `{name}` does not exist.")
-        sampling = Sampling(
-            temperature=body["temperature"],
-            max_tokens=body["max_tokens"],
-            top_p=body["top_p"],
-            top_k=body["top_k"],
-        )
+        sampling = Sampling(temperature=body["temperature"], max_tokens=body["max_tokens"])
         with self._lock:
             stops = frozenset(body["stop_token_ids"])
             engine = CachedEngine(TorchRows(lm), stop_ids=stops, max_context=self.max_model_len)
             random = np.random.default_rng([self._seed, zlib.crc32(repr(prompts).encode())])
             numbers = random.random((len(prompts), sampling.max_tokens))
             drawn = engine.complete(prompts, sampling, numbers)
-        factor = sampling.scoring_temperature if self.raw_logprobs else 1.0
+        factor = sampling.temperature if self.raw_logprobs else 1.0
         choices = []
         for place, done in enumerate(drawn):
             names = [f"token_id:{token}" for token in done.ids]

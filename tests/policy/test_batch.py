@@ -18,8 +18,8 @@ from tests.helpers.tiny import (
     step_of,
 )
 from wordle_rl.algorithms.grpo import Grpo
-from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.policy.batch import Batch, minibatches, split_distinct, split_padded
+from wordle_rl.policy.policy import Policy
 from wordle_rl.training.step import train_step
 
 GROUPS = np.repeat([5, 1, 8, 3, 2, 7, 4], 3)
@@ -95,7 +95,7 @@ def test_micro_batches_have_few_enough_distinct_beginnings(most, paired):
             assert count_distinct(batch, np.append(part, after[0])) > max(most, counts[n] - 1)
 
 
-def small_policy() -> TorchPolicy:
+def small_policy() -> Policy:
     policy = policy_of(qwen(340), guessing_tokenizer())
     policy.keep_reference()
     return policy

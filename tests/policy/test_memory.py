@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -113,7 +112,9 @@ def test_layers_written_out_keep_what_is_planned():
     batch = batch_of(
         [(opening + [5 + row] * own, [0] * 150 + [1] * own) for row in range(count)], [1.0] * count
     )
-    weights = {weight.untyped_storage().data_ptr() for weight in policy.lm.model.parameters()}
+    weights = {
+        weight.untyped_storage().data_ptr() for weight in policy.machine.lm.model.parameters()
+    }
     kept: dict[int, Any] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
@@ -121,7 +122,7 @@ def test_layers_written_out_keep_what_is_planned():
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        policy.lm.compute_loss(batch, np.arange(count), Grpo(beta=0.0), temperature=1.0)
+        policy.machine.lm.compute_loss(batch, Grpo(beta=0.0), temperature=1.0)
     saved = sum(part.nbytes() for place, part in kept.items() if place not in weights)
     planned = plan(
         sizes=read_sizes(config), device_kind="cpu", half=False, lora=None, longest=150 + own

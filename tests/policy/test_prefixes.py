@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from wordle_rl.policy import prefixes
-from wordle_rl.policy.prefixes import arrange_blocks, number_prefixes
+from wordle_rl.policy import batch as prefixes
+from wordle_rl.policy.batch import arrange_blocks, number_prefixes
 
 
 @pytest.mark.parametrize("least", [1, 2, 5, 32])  # rows of a block

@@ -10,7 +10,7 @@ import torch
 
 from wordle_rl.backends.mlx import engine as mlx_engine
 from wordle_rl.backends.torch import engine as torch_engine
-from wordle_rl.policy.sampling import Sampling, philox4x32, uniforms
+from wordle_rl.policy.sampling import Draws, Sampling, philox4x32
 
 ONES = 0xFFFFFFFF
 PI = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344)
@@ -41,13 +41,13 @@ def test_philox_gives_the_known_answers_of_random123(counter, key, expected):
 
 
 def test_a_uniform_depends_on_its_own_place_in_the_run_alone():
-    whole = uniforms(seed=5, step=3, rollouts=np.arange(20), turn=2, tokens=9)
-    part = uniforms(seed=5, step=3, rollouts=np.array([17, 4]), turn=2, tokens=3)
+    whole = Draws(seed=5, step=3).uniforms(np.arange(20), 2, 9)
+    part = Draws(seed=5, step=3).uniforms(np.array([17, 4]), 2, 3)
     assert np.array_equal(part, whole[[17, 4], :3])
 
     def at(seed=1, step=1, rollout=1, turn=1, token=1):
         rows = np.array([rollout])
-        return uniforms(seed=seed, step=step, rollouts=rows, turn=turn, tokens=4)[0, token]
+        return Draws(seed=seed, step=step).uniforms(rows, turn, 4)[0, token]
 
     # A seed has 64 bits: the upper half counts too.
     changes = ({}, {"seed": 2}, {"seed": 1 + 2**32}, *({n: 2} for n in ("step", "rollout", "turn")))
@@ -55,7 +55,7 @@ def test_a_uniform_depends_on_its_own_place_in_the_run_alone():
 
 
 def test_uniforms_are_spread_evenly_over_the_unit_interval():
-    drawn = uniforms(seed=0, step=0, rollouts=np.arange(500), turn=0, tokens=100).ravel()
+    drawn = Draws(seed=0, step=0).uniforms(np.arange(500), 0, 100).ravel()
     counts = np.histogram(drawn, bins=20, range=(0, 1))[0]
     expected = len(drawn) / 20
     assert drawn.min() >= 0 and drawn.max() < 1
@@ -99,7 +99,7 @@ def test_a_uniform_is_within_the_share_of_the_token_that_torch_draws(size, tempe
     assert np.abs(logprobs - np.log(shares)).max() <= 5e-6
 
 
-@pytest.mark.parametrize("sampling", [Sampling(temperature=0.7), Sampling(top_k=40, top_p=0.9)])
+@pytest.mark.parametrize("sampling", [Sampling(temperature=0.7), Sampling()])
 def test_a_draw_does_not_depend_on_the_other_rows(sampling, monkeypatch):
     chance = np.random.default_rng(2)
     logits = torch.from_numpy((3 * chance.normal(size=(60, 3001))).astype(np.float32))
@@ -117,10 +117,9 @@ def test_a_draw_does_not_depend_on_the_other_rows(sampling, monkeypatch):
     "sampling",
     [
         Sampling(temperature=0.7),
-        Sampling(temperature=1.3, top_k=3),
-        Sampling(temperature=1.0, top_p=0.6),
-        Sampling(temperature=0.5, top_k=4, top_p=0.8),
-        Sampling(top_k=99),
+        Sampling(temperature=1.3),
+        Sampling(temperature=0.5),
+        Sampling(),
         Sampling(temperature=0.0),
     ],
 )
@@ -137,21 +136,14 @@ def test_a_draw_inverts_the_distribution_that_the_settings_leave(sampling, draw)
 def slow_draw(logits: np.ndarray, sampling: Sampling, uniform: float) -> tuple[int, np.ndarray]:
     """Token and probabilities, by sorting and adding up one token after the other."""
     table = np.exp(logits / (sampling.temperature or 1.0))
+    table /= table.sum()
     if sampling.temperature == 0.0:
-        return int(logits.argmax()), table / table.sum()
-    order = np.argsort(-table)[: sampling.top_k or None]
-    kept = np.isin(np.arange(len(table)), order)
-    table = np.where(kept, table, 0.0) / table[kept].sum()
-    if sampling.top_p < 1.0:
-        before = np.cumsum(table[order]) - table[order]
-        kept[order] = before < sampling.top_p
-        table = np.where(kept, table, 0.0) / table[kept].sum()
+        return int(logits.argmax()), table
     beyond = np.flatnonzero(table.cumsum() > uniform)
-    return int(beyond[0] if len(beyond) else np.flatnonzero(kept)[-1]), table
+    return int(beyond[0] if len(beyond) else len(table) - 1), table
 
 
-@pytest.mark.parametrize("cut", [{"temperature": 0.0}, {"top_p": 0.9}, {"top_k": 20}])
-def test_draws_that_would_bias_the_gradient_are_refused_in_training(cut):  # row 4
-    with pytest.raises(ValueError, match=f"sampling.{next(iter(cut))}"):
-        Sampling(**cut).check_trainable()
+def test_greedy_draws_are_refused_in_training():  # row 4
+    with pytest.raises(ValueError, match=r"sampling\.temperature"):
+        Sampling(temperature=0.0).check_trainable()
     Sampling(temperature=0.7).check_trainable()

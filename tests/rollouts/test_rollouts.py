@@ -30,12 +30,12 @@ from tests.helpers.tiny import (
 from tests.helpers.updates import batch_of_games
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.sft import Sft
-from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import Mistakes, RandomConsistent
 from wordle_rl.game.rules import Game, PlayedTurn, Rules
 from wordle_rl.policy.batch import Batch
+from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.rollouts import kinds
@@ -91,7 +91,7 @@ class Consistent:
 HISTORY = History(least=0, most=1, player=Consistent(), stand_in=Consistent())
 
 
-def policy_for(form: str, **settings: Any) -> TorchPolicy:
+def policy_for(form: str, **settings: Any) -> Policy:
     kind = AlwaysCalls if form == "tool" else AlwaysGuesses
     inner = qwen_like_tokenizer(QWEN_TOOLS) if form == "tool" else qwen_like_tokenizer()
     tokenizer = kind(inner, extra_stop_ids=many_stops(340))
@@ -124,7 +124,7 @@ class Step:
 
 def a_step(kind: str, form: str, **recipe: Any) -> Step:
     policy = policy_for(form, lr=0.0)
-    plain = plain_copy(policy.model)
+    plain = plain_copy(policy.machine.model)
     spy, batches = Spy(policy.engine()), []
     real = policy.update
 

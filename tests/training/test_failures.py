@@ -18,9 +18,10 @@ from tests.helpers.runs import metrics_of, resume, run, settings
 from wordle_rl.backends.mlx import engine as mlx_engine
 from wordle_rl.backends.torch import backend as lightning_backend
 from wordle_rl.backends.torch import engine as torch_engine
-from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.backends.torch.machine import TorchMachine
 from wordle_rl.policy.batch import DoesNotFit
 from wordle_rl.policy.engine import NotFinite
+from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.rewards.brevity import Brevity
 from wordle_rl.rollouts import kinds
@@ -58,14 +59,14 @@ def fail_with(place: Any, name: str, error: Exception, folder: Path, *more: str)
 
 
 @pytest.mark.parametrize(
-    ("name", "error", "reason"),
+    ("place", "name", "error", "reason"),
     [
-        ("update", ZeroDivisionError("in a bug"), "ZeroDivisionError: in a bug"),
-        ("export", OSError(errno.ENOSPC, "No space left"), "No space left"),
+        (Policy, "update", ZeroDivisionError("in a bug"), "ZeroDivisionError: in a bug"),
+        (TorchMachine, "export", OSError(errno.ENOSPC, "No space left"), "No space left"),
     ],
 )
-def test_a_failed_run_is_recorded_as_failed_with_its_reason(name, error, reason, folder):
-    fail_with(TorchPolicy, name, error, folder)
+def test_a_failed_run_is_recorded_as_failed_with_its_reason(place, name, error, reason, folder):
+    fail_with(place, name, error, folder)
     assert reason in RunFolder(folder).manifest()["status_reason"]
     resume(folder, "trainer.steps=2")
     manifest = RunFolder(folder).manifest()
@@ -80,8 +81,8 @@ OUT = torch.OutOfMemoryError("CUDA out of memory. Tried to\nallocate 2.00 GiB.")
     [
         (kinds, "play", OUT, "lower rollout.num_generations"),
         (Brevity, "__call__", MemoryError(), "lower rollout.num_generations"),
-        (TorchPolicy, "update", OUT, "lower rollout.num_generations"),
-        (TorchPolicy, "update", DoesNotFit(sequences=1, tokens=812), "1 sequences of up to 812"),
+        (Policy, "update", OUT, "lower rollout.num_generations"),
+        (Policy, "update", DoesNotFit(sequences=1, tokens=812), "1 sequences of up to 812"),
     ],
 )
 def test_a_lack_of_memory_ends_a_run_in_one_line(place, name, error, told, folder, capsys):
@@ -108,20 +109,20 @@ def test_a_run_without_memory_before_it_measured_anything_leaves_nothing_to_go_o
 
 @pytest.mark.parametrize("found_by", ["validation", "checkpoint", "a signal"])
 def test_weights_that_are_no_numbers_end_the_run_and_are_not_kept(found_by, folder, capsys):
-    update, done = TorchPolicy.update, 0
+    update, done = Policy.update, 0
 
-    def spoil(policy: TorchPolicy, *arguments: Any) -> dict[str, float]:
+    def spoil(policy: Policy, *arguments: Any) -> dict[str, float]:
         nonlocal done
         metrics, done = update(policy, *arguments), done + 1
         if found_by == "a signal":
             os.kill(os.getpid(), signal.SIGINT)
         with torch.no_grad():
-            policy.trainable[0][:] = torch.nan
+            policy.machine.trainable[0][:] = torch.nan
         return metrics
 
     every = {"validation": 2, "checkpoint": 9, "a signal": 9}[found_by]
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as stop:
-        patch.setattr(TorchPolicy, "update", spoil)
+        patch.setattr(Policy, "update", spoil)
         resume(folder, "trainer.steps=3", f"trainer.validate_every={every}")
     line = error_of(capsys.readouterr().err)
     assert stop.value.code == 1 and "are not finite numbers, after step 2" in line
@@ -134,7 +135,7 @@ def test_weights_that_are_no_numbers_end_the_run_and_are_not_kept(found_by, fold
     assert [m["step"] for m in metrics_of(folder)] == [0, 1, 2, 3] and done == 1
 
 
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.0), Sampling(top_k=2)])
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.0)])
 def test_nothing_is_drawn_from_logits_that_are_no_numbers(sampling):
     logits = np.zeros((3, 5), np.float32)
     logits[1] = np.nan

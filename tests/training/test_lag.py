@@ -88,12 +88,12 @@ def test_one_behind_a_run_plays_a_step_before_it_learns_the_last(how, tmp_path, 
         policy = build(setup.model, setup.backend, temperature=1.0, optim=setup.optim)
         policy.keep_reference()
         if served:
-            save = partial(save_adapter, policy.model)
+            save = partial(save_adapter, policy.machine.model)
             stack.enter_context(serve(policy, setup, tmp_path, save=save, vocabulary=340))
         steps = [step_of(policy, setup.recipe, number) for number in range(4)]
         waiting = [sample_step(steps[0])]
         for number, step in enumerate(steps):
-            policy.set_learning_rate(setup.optim.lr_at(number, len(steps)))
+            policy.machine.set_learning_rate(setup.optim.lr_at(number, len(steps)))
             waiting += map(sample_step, steps[number + 1 : number + 2])
             learn_step(step, waiting.pop(0))
         policy.save(tmp_path)

@@ -7,12 +7,12 @@ import numpy as np
 from tests.helpers.tiny import guessing_tokenizer, policy_of, qwen, recipe_of, step_of
 from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.grpo import Grpo
-from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.rules import PlayedTurn
+from wordle_rl.policy.policy import Policy
 from wordle_rl.training.step import StepResult, train_step
 
 
-def small_policy() -> TorchPolicy:
+def small_policy() -> Policy:
     return policy_of(qwen(340), guessing_tokenizer())
 
 

@@ -25,9 +25,9 @@ from tests.helpers.runs import (
     without_clock,
 )
 from wordle_rl.backends.torch import backend as lightning_backend
-from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.commands.resume import describe_rates, read_saved_config
 from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.policy import Policy
 from wordle_rl.rollouts import kinds as scene
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.files import read_json
@@ -46,7 +46,7 @@ MOMENTS: dict[str, tuple[Any, str]] = {  # whose beginning a signal meets
     "validation": (HeldOutPlay, "validate"),
     "rollouts": (scene, "play"),
     "rewards": (step, "credit_rollouts"),
-    "update": (TorchPolicy, "update"),
+    "update": (Policy, "update"),
     "log": (RunLog, "metrics"),
     "checkpoint": (CheckpointStore, "save"),
 }
@@ -123,7 +123,7 @@ def test_killed_before_its_best_checkpoint_was_marked_a_run_exports_that_one(tmp
     real, calls = CheckpointStore.mark_best, 0
 
     def updates(play: Any, *_: Any) -> dict[str, float]:
-        states = play.policy.optimizers[0].state.values()
+        states = play.policy.machine.optimizers[0].state.values()
         done = max((float(state["step"]) for state in states), default=0.0)
         return {"val/win_rate": done / 10, "val/mean_guesses_with_losses": 7.0, "val/reward": 0.0}
 
@@ -237,18 +237,16 @@ def test_a_damaged_best_checkpoint_is_never_exported(damage, spoiled, capsys):
 @pytest.mark.slow
 def test_what_a_resume_changed_stays_in_force(tmp_path, root, capsys, monkeypatch):
     saved: list[tuple[float, float]] = []  # rates of the moments, whenever a policy is saved
-    real = TorchPolicy.save
+    real = Policy.save
 
-    def save(policy: TorchPolicy, to: Path) -> None:
-        saved.append(policy.optimizers[0].param_groups[0]["betas"])
+    def save(policy: Policy, to: Path) -> None:
+        saved.append(policy.machine.optimizers[0].param_groups[0]["betas"])
         real(policy, to)
 
-    monkeypatch.setattr(TorchPolicy, "save", save)
+    monkeypatch.setattr(Policy, "save", save)
     _, folder = run(root, *settings(tmp_path, "sft"), "trainer.steps=1", "trainer.report=false")
     given = ["optim.lr=1e-5", "optim.schedule=constant", "optim.warmup_steps=0", "optim.beta2=0.5"]
-    stop(
-        TorchPolicy, "update", 1, signal.SIGINT, partial(resume, folder, "trainer.steps=3", *given)
-    )
+    stop(Policy, "update", 1, signal.SIGINT, partial(resume, folder, "trainer.steps=3", *given))
     assert f"{TRAIN} resume={folder}" in capsys.readouterr().out
     resume(folder)  # as printed
     assert [m.get("lr") for m in metrics_of(folder)[2:]] == [1e-5] * 2

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from research.rescore import rescore
 from tests.helpers.runs import metrics_of, resume, run, settings
 from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of, step_of
 from wordle_rl.algorithms.grpo import Grpo
-from wordle_rl.commands.rescore import rescore
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.reports.run import read_run

@@ -112,9 +112,9 @@ class TorchWeights:
         self.policy = policy
 
     def _parameters(self) -> dict[str, torch.nn.Parameter]:
-        head = self.policy.lm.value_head
+        head = self.policy.machine.lm.value_head
         named = dict(head.named_parameters()) if head else {}
-        own = dict(self.policy.model.named_parameters())
+        own = dict(self.policy.machine.model.named_parameters())
         return own | {f"{HEAD}{name}": weight for name, weight in named.items()}
 
     def get(self) -> dict[str, torch.Tensor]:
@@ -124,7 +124,7 @@ class TorchWeights:
         with torch.no_grad():
             for name, parameter in self._parameters().items():
                 parameter.copy_(weights[name])
-        self.policy.refresh_copy()
+        self.policy.machine.refresh_copy()
 
     def keep_gradients(self, kept: list[dict[str, torch.Tensor]]) -> None:
         """Add the gradients of each update to a list."""
@@ -133,7 +133,7 @@ class TorchWeights:
             named = self._parameters().items()
             kept.append({n: p.grad.clone() for n, p in named if p.grad is not None})
 
-        self.policy.apply_gradients.insert(0, keep)
+        self.policy.machine.apply_gradients.insert(0, keep)
 
 
 class MlxWeights:
@@ -143,22 +143,22 @@ class MlxWeights:
         self.policy = policy
 
     def get(self) -> dict[str, torch.Tensor]:
-        return {name: torch.tensor(np.array(w)) for name, w in self.policy.weights.items()}
+        return {name: torch.tensor(np.array(w)) for name, w in self.policy.machine.weights.items()}
 
     def put(self, weights: dict[str, torch.Tensor]) -> None:
         import mlx.core as mx
 
-        self.policy.weights = {name: mx.array(w.numpy()) for name, w in weights.items()}
-        self.policy.refresh_copy()
+        self.policy.machine.weights = {name: mx.array(w.numpy()) for name, w in weights.items()}
+        self.policy.machine.refresh_copy()
 
     def keep_gradients(self, kept: list[dict[str, torch.Tensor]]) -> None:
-        apply = self.policy.apply_gradients
+        apply = self.policy.machine.apply_gradients
 
         def keep(gradients: Any) -> None:
             kept.append({name: torch.tensor(np.array(g)) for name, g in gradients.items()})
             apply(gradients)
 
-        self.policy.apply_gradients = keep
+        self.policy.machine.apply_gradients = keep
 
 
 @dataclass
@@ -207,7 +207,7 @@ def play(backend: Backend, algorithm: Any, given: dict[str, Any]) -> Played:
     reference = Moment.of(qwen(340), dict(qwen(340, seed=7 * other).named_parameters()))
     disturb(0.03)
     if algorithm.needs.values:
-        policy.add_value_head()
+        policy.machine.add_value_head()
         size = watched.get()[f"{HEAD}weight"].shape
         head = {"weight": torch.randn(size, generator=draw), "bias": torch.tensor(0.3)}
         watched.put(watched.get() | {f"{HEAD}{name}": weight for name, weight in head.items()})

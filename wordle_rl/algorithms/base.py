@@ -98,7 +98,7 @@ class Imitation:
     """Which scripted player's games an algorithm learns from, and how they are made."""
 
     player: str  # its name, see wordle_rl.game.players
-    choices: bool = False  # learn every guess that the player might have made, not only its own
+    every_guess: bool = False  # learn every guess that the player might have made, not only its own
     slips: float = 0.0  # share of turns in which a mistake, never learnt, replaces the guess
     own_share: float = 0.0  # share of the groups that the model plays, and the player only teaches
 

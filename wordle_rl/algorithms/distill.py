@@ -45,6 +45,6 @@ class Distill(Sft):
         return Imitation(
             player=self.player,
             slips=self.slips,
-            choices=self.targets == "distribution",
+            every_guess=self.targets == "distribution",
             own_share=float(self.on_policy),
         )

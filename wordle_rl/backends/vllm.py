@@ -76,8 +76,8 @@ class Request:
             "prompt": [list(ids) for ids in self.prompts],
             "max_tokens": self.most,
             "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
+            "top_p": 1.0,
+            "top_k": 0,
             "min_p": 0.0,
             "repetition_penalty": 1.0,
             "presence_penalty": 0.0,
@@ -396,7 +396,7 @@ def _ask_for_text(policy: Policy, setup: Experiment, vocabulary: int) -> Request
     room = setup.model.max_context
     text = policy.tokenizer.render([{"role": "user", "content": _TEXT}])  # with special tokens
     most = min(_TOKENS, room // 2)
-    sampling = Sampling(temperature=setup.recipe.sampling.scoring_temperature, max_tokens=most)
+    sampling = Sampling(temperature=setup.recipe.sampling.temperature, max_tokens=most)
     return Request(
         prompts=[policy.tokenizer.encode(text)[: room - most]] * _ROWS,
         sampling=sampling,

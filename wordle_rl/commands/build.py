@@ -124,7 +124,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     check_keys(config, KEYS)
     for name, kind in _ALONE.items():
         check_type(name, config[name], kind)
-    filled = {"frozen": False, "any_base": config["allow_mismatch"]}
+    filled = {"only_scores": False, "any_base": config["allow_mismatch"]}
     model: ModelSettings = instantiate("model", config["model"], ModelSettings, **filled)
     backend = build_backend_settings(config["backend"], model)
     settings: WordSettings = instantiate("words", config["words"], WordSettings)
@@ -306,7 +306,7 @@ def build_teacher(algorithm: Algorithm, knowledge: Knowledge) -> TeacherSettings
         return None
     player = choose_player("algorithm.player", wanted.player)(knowledge)
     refuse(
-        wanted.choices and not isinstance(player, Teacher),
+        wanted.every_guess and not isinstance(player, Teacher),
         "algorithm.targets=distribution needs a player that chooses among guesses, "
         f"random_consistent or random_consistent_allowed, not {wanted.player}",
     )
@@ -316,7 +316,7 @@ def build_teacher(algorithm: Algorithm, knowledge: Knowledge) -> TeacherSettings
         player=player,
         mistakes=Mistakes(knowledge, pool) if wanted.slips else None,
         slips=wanted.slips,
-        distribution=wanted.choices,
+        distribution=wanted.every_guess,
         guessable=knowledge.words.allowed if wanted.own_share else None,
         own_share=wanted.own_share,
     )
@@ -336,7 +336,12 @@ def _build_reference(
     room = model.max_context
     try:
         return ModelSettings(
-            name=name, path=path, frozen=True, learning_rate=0.0, max_tokens=1, max_context=room
+            name=name,
+            path=path,
+            only_scores=True,
+            learning_rate=0.0,
+            max_tokens=1,
+            max_context=room,
         )
     except ValueError as error:
         raise ConfigError(str(error).replace("model.path", "algorithm.reference")) from None

@@ -62,7 +62,7 @@ def check_step(
 def check_dialogues(file: str, algorithm: Algorithm, rollout: RolloutSettings) -> None:
     """Raise ConfigError where the dialogues of a data file cannot be learnt."""
     taught, learn = algorithm.imitates, f"to learn the answers of data={file}, not"
-    given = taught is not None and not taught.choices and not taught.slips
+    given = taught is not None and not taught.every_guess and not taught.slips
     count = rollout.num_generations
     refuse(not given, f"algorithm must be sft {learn} {option_of(algorithm)}")
     refuse(rollout.kind != "game", f"rollout must be game {learn} {rollout.kind}")

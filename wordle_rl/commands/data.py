@@ -97,7 +97,7 @@ def _compose(mode: Mode, settings: list[str], seed: int) -> Experiment:
     recipe, taught = setup.recipe, setup.recipe.algorithm.imitates
     if recipe.rollout.form == "tool":
         raise ConfigError("rollout.form must be conversation or fresh to make data, not tool")
-    if mode == "sft" and (taught is None or taught.choices or taught.slips):
+    if mode == "sft" and (taught is None or taught.every_guess or taught.slips):
         raise ConfigError("algorithm must be sft for data of sft, which imitates a player's games")
     if mode == "sft" and recipe.history is not None:
         raise ConfigError("history must be none for data of sft, whose games begin at the start")

@@ -56,7 +56,7 @@ def summarise(
     if not games:
         raise ValueError(f"{player} on {split}: there are no games to summarise")
     turns, secrets = skills(games, knowledge), [game.secret for game in games]
-    scores = [rewards.reward(game) for game in games] if rewards else []
+    earned = [rewards.reward(game) for game in games] if rewards else []
     return {
         "player": player,
         "split": split,
@@ -71,7 +71,7 @@ def summarise(
         **summary(turns),
         **discoveries(games, knowledge),
         "regret": None if regret is None else regret.mean(games),
-        **(_rewards(scores) if scores else {}),
+        **(_rewards(earned) if earned else {}),
         "rules": asdict(rules),
         "seconds": seconds,
         "games_per_second": len(games) / seconds if seconds else None,

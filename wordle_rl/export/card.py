@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.export.check import ROUNDING, Change
-from wordle_rl.export.formats import Format, Source, Start
+from wordle_rl.export.formats import ExportFormat, Source, Start
 from wordle_rl.game.rules import State
 from wordle_rl.policy.models import MAIN, UNTRAINED, known_models
 from wordle_rl.runs.files import render_template
@@ -64,7 +64,7 @@ def describe(
     purpose: str,
     reports: Sequence[tuple[str, Mapping[str, Any]]],
     made: Sequence[str],
-    form: Format | None = None,
+    form: ExportFormat | None = None,
     change: str = "",
     licence: str | None = None,
 ) -> str:

@@ -22,7 +22,7 @@ import numpy as np
 
 from wordle_rl.backends import load_backend
 from wordle_rl.export import formats
-from wordle_rl.export.formats import Format, Source
+from wordle_rl.export.formats import ExportFormat, Source
 from wordle_rl.game.rules import State
 from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.engine import NotFinite
@@ -62,7 +62,11 @@ _MOST_ROUNDINGS = 25  # without an adapter to compare with
 
 
 def export(
-    source: Source, target: Path, form: Format, precision: str, card: Callable[[str, Change], str]
+    source: Source,
+    target: Path,
+    form: ExportFormat,
+    precision: str,
+    card: Callable[[str, Change], str],
 ) -> tuple[str, Change]:
     """Write a new folder, whole or not at all. Returns its precision, and how far it is off.
 
@@ -142,7 +146,7 @@ def play_probe(source: Source) -> Probe:
             talks = _talks_of(player, source, secrets, answers=_ANSWERS)
             batch = pad(talks, policy.tokenizer.pad_id)
             greedy = replace(player, sampling=replace(sampling, temperature=0.0), talks={})
-            few = 1 if policy.num_parameters[1] > _LARGE else _GREEDY
+            few = 1 if policy.machine.num_parameters[1] > _LARGE else _GREEDY
             dialogues = _list_answers(_talks_of(greedy, source, secrets[:few]))
             return Probe(
                 opening=form.opening(State()),
@@ -173,7 +177,9 @@ def _list_answers(talks: Sequence[Talk]) -> dict[tuple[int, ...], list[int]]:
     }
 
 
-def answer_plainly(source: Source, folder: Path, form: Format, probe: Probe) -> list[list[int]]:
+def answer_plainly(
+    source: Source, folder: Path, form: ExportFormat, probe: Probe
+) -> list[list[int]]:
     """Greedy answers to the probe's prompts, drawn by the library of the written folder alone."""
     tokens = max(map(len, probe.answers))
     with announce("answering greedily"):
@@ -228,7 +234,7 @@ def _find_partings(probe: Probe, answers: Sequence[Sequence[int]]) -> list[list[
     return pairs
 
 
-def open_export(source: Source, folder: Path, form: Format, opening: list[int]) -> Policy:
+def open_export(source: Source, folder: Path, form: ExportFormat, opening: list[int]) -> Policy:
     """The written model as its own library loads it.
 
     Raises ConfigError if its tokenizer makes other ids of the first prompt than `opening`.

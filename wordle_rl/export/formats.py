@@ -19,7 +19,7 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.lineage import base_of, stages_of, write_base, write_stages
 from wordle_rl.words.lists import WordLists
 
-Format = Literal["peft", "merged", "mlx"]
+ExportFormat = Literal["peft", "merged", "mlx"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class Source:
         return replace(self.model, path=self.start.name, revision=self.start.revision)
 
 
-def write(source: Path, target: Path, form: Format, precision: str) -> str:
+def write(source: Path, target: Path, form: ExportFormat, precision: str) -> str:
     """Write a model in one of the formats. Raises ConfigError for one that it cannot have."""
     from wordle_rl.backends.adapters import is_adapter, read_adapter_form
 

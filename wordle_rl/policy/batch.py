@@ -1,22 +1,28 @@
-"""What a model is trained on, and how it is split into minibatches and micro-batches.
+"""What a model is trained on, how it is split, and what its rows begin with.
 
 A minibatch is what one optimiser step uses; a micro-batch is a part of it that fits into memory.
 Rows of one unit always stay together.
+
+Conversations of a step repeat each other: games share an opening, guesses of one state share its
+prompt, and a later prompt begins with the one before it. A hidden state depends on nothing but the
+tokens up to its own, so a model needs one row for each distinct beginning, and no padding.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.policy.grammar import Choices
-from wordle_rl.policy.prefixes import count_shared, sort_key
 from wordle_rl.policy.sampling import Purpose, generator
 
+Ints = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
+RowIndex = NDArray[np.int64]  # [R] numbers of some rows of a batch
 
+_LEAST = 32  # rows of a block; fewer make small products
 LOGITS_BYTES = 2**28  # most memory of the float32 logits that exist at once in training
 _OUT_OF_MEMORY = (  # what other errors than torch's OutOfMemoryError say: CPU, MPS, cuBLAS, MLX
     "can't allocate memory",
@@ -85,7 +91,7 @@ class Batch:
         return self.trained if self.forced is None else self.trained & ~self.forced
 
 
-def split_padded(batch: Batch, max_tokens: int) -> list[NDArray[np.int64]]:
+def split_padded(batch: Batch, max_tokens: int) -> list[RowIndex]:
     """Row numbers of each micro-batch, longest rows first, with at most max_tokens padded tokens.
 
     A longer unit is a micro-batch of its own. Token weights come from the whole step, so the split
@@ -103,14 +109,16 @@ def split_padded(batch: Batch, max_tokens: int) -> list[NDArray[np.int64]]:
     return [np.array(part) for part in parts]
 
 
-def split_distinct(batch: Batch, max_tokens: int) -> list[NDArray[np.int64]]:
+def split_distinct(batch: Batch, max_tokens: int) -> list[RowIndex]:
     """Row numbers of each micro-batch, for a model that computes what rows begin with only once.
 
     Rows that begin alike stay together, with at most max_tokens distinct beginnings in each
     micro-batch. Otherwise as split_padded.
     """
     ends = find_ends(batch.trained)
-    units = sorted(_find_units(batch), key=lambda rows: sort_key(batch.ids[rows[0]], ends[rows[0]]))
+    units = sorted(
+        _find_units(batch), key=lambda rows: batch.ids[rows[0], : ends[rows[0]]].tobytes()
+    )  # what begins alike stands together
     order = np.concatenate([np.zeros(0, np.int64), *units])
     shared = count_shared(batch.ids[order], ends[order])
     parts: list[list[int]] = []
@@ -142,20 +150,17 @@ def _find_units(batch: Batch) -> list[list[int]]:
     return list(members.values())
 
 
-def split_halves(
-    batch: Batch, split: Callable[[Batch], list[NDArray[np.int64]]]
-) -> list[NDArray[np.int64]]:
+def split_halves(batch: Batch, split: Callable[[Batch], list[RowIndex]]) -> list[RowIndex]:
     """Row numbers of each micro-batch, those of the batch's first half before the second's."""
     if batch.halves is None:
         return split(batch)
     halves = np.flatnonzero(~batch.halves), np.flatnonzero(batch.halves)
-    parts = [(rows, take(batch, rows, np.ones(len(rows)))) for rows in halves if len(rows)]
-    return [rows[part] for rows, half in parts for part in split(half)]
+    return [rows[part] for rows in halves if len(rows) for part in split(take(batch, rows))]
 
 
 def minibatches(
     groups: NDArray[np.int64], count: int, *, seed: int, step: int, epoch: int
-) -> list[NDArray[np.int64]]:
+) -> list[RowIndex]:
     """Row numbers of each minibatch.
 
     groups: [S] number of each sequence's group. Groups stay whole. A shuffle that is a pure
@@ -168,8 +173,8 @@ def minibatches(
     return [np.flatnonzero(np.isin(groups, part)) for part in np.array_split(numbers, count)]
 
 
-def take(batch: Batch, rows: NDArray[np.int64], weights: NDArray[np.float64]) -> Batch:
-    """Some rows of a batch, cut to their length. weights: [rows] of each trained token in a row."""
+def take(batch: Batch, rows: RowIndex) -> Batch:
+    """Some rows of a batch, cut to their length."""
     width = int(batch.lengths[rows].max(initial=0))
     chosen: dict[str, Any] = {}
     for name, values in vars(batch).items():
@@ -177,5 +182,84 @@ def take(batch: Batch, rows: NDArray[np.int64], weights: NDArray[np.float64]) ->
             chosen[name] = values[rows, :width] if values.ndim == 2 else values[rows]
         elif isinstance(values, list):
             chosen[name] = [values[row] for row in rows]
-    chosen["weights"] = (chosen["trained"] * weights[:, None]).astype(np.float32)
     return replace(batch, **chosen)
+
+
+# -- what rows begin with -------------------------------------------------------------------------
+
+
+class Prefixes(NamedTuple):
+    """U distinct beginnings of N sequences, sorted, so that each comes before what continues it."""
+
+    tokens: Ints  # [U] the last token of each
+    depths: Ints  # [U] its place in the sequence, from 0
+    stops: Ints  # [U] the next beginning that is no continuation of this one
+    numbers: Ints  # [N, T] which beginning ends at each token of a sequence; behind its end any
+
+
+class Blocks(NamedTuple):
+    """M rows of a model in G blocks of B. The last ones may be padding, which no other row sees.
+
+    The rows of a block see a common path, from the first token to before the block, and each other.
+    """
+
+    tokens: Ints  # [M]
+    depths: Ints  # [M]
+    keys: Ints  # [G, K] rows that a block sees: K - B of its path, then its own
+    visible: NDArray[np.bool_]  # [G, B, K] whether a row sees a key
+
+
+def count_shared(ids: Ints, ends: Ints) -> Ints:
+    """How many tokens [N] each sequence shares with the one before it. ids: [N, T]. ends: [N]."""
+    shared = np.zeros(len(ids), np.int64)
+    most = np.minimum(ends[1:], ends[:-1])[:, None]
+    same = (ids[1:] == ids[:-1]) & (np.arange(ids.shape[1]) < most)
+    shared[1:] = np.logical_and.accumulate(same, axis=1).sum(1)
+    return shared
+
+
+def number_prefixes(ids: Ints, ends: Ints) -> Prefixes:
+    """The distinct beginnings of sequences [N, T] up to their ends [N]."""
+    order = sorted(range(len(ids)), key=lambda row: ids[row, : ends[row]].tobytes())
+    ids, ends = ids[order], ends[order]
+    shared, places = count_shared(ids, ends)[:, None], np.arange(ids.shape[1])
+    own = (places >= shared) & (places < ends[:, None])
+    counts = own.cumsum().reshape(own.shape)
+    numbers = np.zeros_like(ids)
+    numbers[order] = np.maximum.accumulate(np.where(own, counts - 1, 0), axis=0)
+    # A beginning ends where the next sequence shares no more than the tokens before it.
+    starts = np.concatenate([[0], own.sum(1).cumsum()])
+    later = np.full((len(ids) + 1, ids.shape[1]), starts[-1])
+    later[:-1] = np.where(shared <= places, starts[:-1, None], starts[-1])
+    stops = np.minimum.accumulate(later[::-1], axis=0)[::-1]
+    return Prefixes(ids[own], np.nonzero(own)[1], stops[1:][own], numbers)
+
+
+def arrange_blocks(prefixes: Prefixes) -> Blocks:
+    """Rows for all prefixes, in blocks that are about a quarter as long as the longest prefix.
+
+    Smaller blocks would read more paths, larger ones compare more rows in vain.
+    """
+    count = len(prefixes.tokens)
+    most = max(_LEAST, int(prefixes.depths.max(initial=0)) // 4)
+    groups = max(-(-count // most), 1)
+    size = max(-(-count // groups), 1)
+    rows = np.arange(groups * size).reshape(groups, size)
+    keys, stops = _find_keys(rows, np.append(prefixes.stops, rows.ravel()[count:] + 1))
+    visible = (keys[:, None] <= rows[..., None]) & (rows[..., None] < stops[:, None])
+    more = 0, rows.size - count
+    return Blocks(np.pad(prefixes.tokens, more), np.pad(prefixes.depths, more), keys, visible)
+
+
+def _find_keys(rows: Ints, stops: Ints) -> tuple[Ints, Ints]:
+    """The keys [G, K] of blocks of rows [G, B], and their stops [G, K].
+
+    stops: as in Prefixes, of all rows [M]. The stop is 0 where a path is filled up.
+    """
+    first = rows[:, :1]
+    above = (np.arange(len(stops)) < first) & (stops > first)  # [G, M]
+    inside = np.arange(above.sum(1).max()) < above.sum(1)[:, None]  # [G, K - B]
+    path = np.zeros(inside.shape, np.int64)
+    path[inside] = np.nonzero(above)[1]
+    keys = np.concatenate([path, rows], axis=1)
+    return keys, stops[keys] * np.pad(inside, ((0, 0), (0, rows.shape[1])), constant_values=True)

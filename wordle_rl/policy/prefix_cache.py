@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 class CachedModel(Protocol):
     """A model with a cache of rows. Hidden states [n, ...] are the backend's own arrays."""
 
-    whole: bool  # whether a row goes on only behind its last token, and must not be fed in vain
+    appends_only: bool  # a row goes on only behind its last token, and must not be fed in vain
 
     def feed(self, ids: Ints, starts: Ints, last: Ints) -> Any:
         """Feed ids [n, T], padded on the right, to the rows in slots 0, 1, ...
@@ -198,7 +198,7 @@ class CachedEngine:
         """
         held, self._held = self._held, []  # nothing counts if this call ends in an error
         found = find_prefixes(prompts, held)
-        if self._model.whole:
+        if self._model.appends_only:
             found = [(i, n) if n and n == len(held[i]) else (0, 0) for i, n in found]
         if len(prompts) == 1 or any(shared for _, shared in found):
             return found
@@ -248,7 +248,7 @@ class CachedEngine:
     ) -> Ints:
         """Draw the answers. lengths: [slots] tokens fed. Returns `at` as it is in the end."""
         live = len(at)  # slots that are computed, the first ones
-        shrink = 1.0 if self._model.whole else _SHRINK
+        shrink = 1.0 if self._model.appends_only else _SHRINK
         while True:
             now = [answers[i] for i in at[:live].tolist()]
             # What is drawn for a row whose answer has ended is thrown away.

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.runs.instantiate import MOST, Count, Within
+from wordle_rl.runs.instantiate import Count, Within
 
 T = TypeVar("T")
 Tokens = Annotated[int, Within(1, 100_000)]  # of an answer
@@ -49,13 +49,10 @@ class Purpose(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How tokens are drawn."""
+    """How tokens are drawn: from the whole distribution, or from what a grammar leaves of it."""
 
     temperature: Temperature = 1.0
     max_tokens: Tokens = 16  # per answer, stop token included
-    # 1 and 0 keep the whole distribution; others are only for games outside training.
-    top_p: Annotated[float, Within(0, 1, "(]")] = 1.0
-    top_k: Annotated[int, Within(0, MOST)] = 0
     # words: only answers that guess an allowed word. clues: only those that fit all clues, and any
     # allowed word while more than grammar_from of them fit.
     grammar: Literal["words", "clues"] | None = None
@@ -70,17 +67,11 @@ class Sampling:
         if self.grammar != "clues" and self.grammar_from is not None:
             raise ValueError("sampling.grammar_from needs sampling.grammar=clues")
 
-    @property
-    def scoring_temperature(self) -> float:
-        """The temperature at which tokens are scored: as for draws, or 1 if greedy."""
-        return self.temperature or 1.0
-
     def check_trainable(self) -> None:
-        """Raise ValueError when the policy gradient of these draws would be wrong."""
-        if self.temperature == 0.0 or self.top_p < 1.0 or self.top_k > 0:
+        """Raise ValueError where the draws of a group would be equal."""
+        if self.temperature == 0.0:
             raise ValueError(
-                "sampling.temperature must be above 0 in training, sampling.top_p 1 and "
-                "sampling.top_k 0: other draws have no spread or bias the gradient"
+                "sampling.temperature must be above 0 in training: greedy draws have no spread"
             )
 
 
@@ -137,32 +128,6 @@ def planned(
     return [secrets[order(epoch)[index]] for epoch, index in turns]
 
 
-def uniforms(
-    *,
-    seed: int,
-    step: int,
-    rollouts: NDArray[np.int64],
-    turn: int,
-    tokens: int,
-    stream: Stream = Stream.TRAINING,
-) -> NDArray[np.float64]:
-    """The uniform numbers in [0, 1) for one turn: one per rollout and token.
-
-    rollouts: [N] index of each rollout within the step. Returns float64 [N, tokens]. An entry does
-    not depend on the other rollouts, or on the number of tokens.
-    """
-    counter = np.empty((len(rollouts), tokens, 4), np.uint32)
-    counter[..., 0] = np.arange(tokens)
-    counter[..., 1] = stream + turn
-    counter[..., 2] = np.asarray(rollouts)[:, None]
-    counter[..., 3] = step
-    drawn = philox4x32(counter, (seed & 0xFFFFFFFF, seed >> 32))
-    # 53 bits, the resolution of a double, from two words.
-    high, low = drawn[..., 0].astype(np.uint64), drawn[..., 1].astype(np.uint64)
-    bits = (high << np.uint64(21)) | (low >> np.uint64(11))
-    return bits.astype(np.float64) * 2.0**-53
-
-
 @dataclass(frozen=True, kw_only=True)
 class Draws:
     """Which uniforms the games of one actor get."""
@@ -173,12 +138,17 @@ class Draws:
     first_rollout: int = 0  # number of game 0 within the step
 
     def uniforms(self, games: Sequence[int], turn: int, tokens: int) -> NDArray[np.float64]:
-        """The uniforms [games, tokens] of one turn of some games."""
-        return uniforms(
-            seed=self.seed,
-            step=self.step,
-            rollouts=np.array(games) + self.first_rollout,
-            turn=turn,
-            tokens=tokens,
-            stream=self.stream,
-        )
+        """The uniform numbers in [0, 1) of one turn: [games, tokens], one for each token.
+
+        A number does not depend on the other games, or on how many tokens there are.
+        """
+        counter = np.empty((len(games), tokens, 4), np.uint32)
+        counter[..., 0] = np.arange(tokens)
+        counter[..., 1] = self.stream + turn
+        counter[..., 2] = (np.array(games, np.int64) + self.first_rollout)[:, None]
+        counter[..., 3] = self.step
+        drawn = philox4x32(counter, (self.seed & 0xFFFFFFFF, self.seed >> 32))
+        # 53 bits, the resolution of a double, from two words.
+        high, low = drawn[..., 0].astype(np.uint64), drawn[..., 1].astype(np.uint64)
+        bits = (high << np.uint64(21)) | (low >> np.uint64(11))
+        return bits.astype(np.float64) * 2.0**-53

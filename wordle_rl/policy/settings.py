@@ -47,7 +47,7 @@ class ModelSettings:
     seed: Annotated[int, Within(0, 2**63 - 1)] = 0
     quantize: Literal["4bit"] | None = None  # of a frozen base
     revision: str = models.MAIN
-    frozen: bool = False  # whether it only scores; filled in by the program
+    only_scores: bool = False  # whether it only scores; filled in by the program
     any_base: bool = False  # whether an adapter may be on another model; filled in by the program
     backend: Literal["lightning", "mlx"] | None = None  # the only one that loads this model, if any
     # Outside training; limits the memory for keys and values.

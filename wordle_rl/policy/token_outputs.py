@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,14 @@ from wordle_rl.policy.batch import LOGITS_BYTES, Batch, FloatArray
 from wordle_rl.policy.grammar import Choices, Options
 
 _BYTES = 4  # of a float32 logit
-RowIndex = NDArray[np.int64]  # [R] numbers of some rows of a batch
+_READ = (  # by a loss, of a batch
+    "old_logprobs",
+    "sampler_logprobs",
+    "advantages",
+    "ref_logprobs",
+    "old_values",
+    "targets",
+)
 # Metrics of an update that are the largest value over tokens, micro-batches, processes and updates.
 # All others are means.
 LARGEST = ("ratio_gap", "largest_sampler_gap")
@@ -46,16 +52,16 @@ class Wanted:
     choices: list[Choices] | None = None  # of each place, what its token was drawn from
 
     @classmethod
-    def of(cls, batch: Batch, rows: RowIndex, trained: NDArray[np.bool_]) -> Wanted:
-        """What is wanted at the trained places [R, T] of some rows."""
-        if batch.distributions is None:
-            ids = batch.ids[rows, : trained.shape[1]][trained]
+    def of(cls, batch: Batch) -> Wanted:
+        """What is wanted at the trained places [R, T] of a micro-batch."""
+        targets, trained = batch.distributions, batch.trained
+        if targets is None:
+            ids = batch.ids[trained]
             ones, choices = np.ones(len(ids), np.float32), None
             if batch.choices is not None:
-                choices = [some for row in rows for some in batch.choices[row]]
+                choices = [some for row in batch.choices for some in row]
             return cls(place=np.arange(len(ids)), ids=ids, shares=ones, choices=choices)
         number = trained.cumsum().reshape(trained.shape) - 1
-        targets = [batch.distributions[row] for row in rows]
         return cls(
             place=np.concatenate([number[row, t.places] for row, t in enumerate(targets)]),
             ids=np.concatenate([t.ids for t in targets]),
@@ -121,25 +127,25 @@ class LanguageModel(ABC):
         return max(LOGITS_BYTES // (_BYTES * min(most, self.vocabulary)), 1)
 
     def compute_loss(
-        self, batch: Batch, rows: RowIndex, algorithm: Algorithm, temperature: float
+        self, batch: Batch, algorithm: Algorithm, temperature: float
     ) -> tuple[Any, dict[str, Any]]:
-        """The loss of some rows, and their part of an update's metrics.
+        """The loss of a micro-batch, and its part of an update's metrics.
 
         A metric is a sum over the drawn tokens, or their largest value if it is in LARGEST.
         """
-        outputs = self.forward(batch, rows, temperature, algorithm.needs)
-        xp, inputs = self.xp, self._loss_inputs(batch, rows, outputs)
+        outputs = self.forward(batch, temperature, algorithm.needs)
+        xp, inputs = self.xp, self._loss_inputs(batch, outputs)
         per_token, metrics = algorithm.loss(xp, inputs)
         logprobs = constant(xp, outputs.logprobs)
         gap = xp.abs(logprobs - inputs.sampler_logprobs)
         metrics |= {"sampler_gap": gap, "surprise": -logprobs}
-        every = self.to_array(batch.trained[rows, : logprobs.shape[1]])
+        every = self.to_array(batch.trained)
         counted = {name: every if name in FORCED_TOO else inputs.trained for name in metrics}
         sums = {
             name: xp.sum(xp.where(counted[name], constant(xp, values), 0.0))
             for name, values in metrics.items()
         }
-        loss = xp.sum(per_token * self._part(batch.weights, rows, outputs))
+        loss = xp.sum(per_token * self.to_array(batch.weights))
         return loss, {
             **sums,
             "loss": constant(xp, loss),
@@ -147,44 +153,27 @@ class LanguageModel(ABC):
             "largest_sampler_gap": xp.max(gap),
         }
 
-    def _loss_inputs(self, batch: Batch, rows: RowIndex, outputs: TokenOutputs) -> LossInputs:
-        """What a loss reads of some rows."""
-        logprobs, part = outputs.logprobs, partial(self._part, rows=rows, outputs=outputs)
-        old = part(batch.old_logprobs)
+    def _loss_inputs(self, batch: Batch, outputs: TokenOutputs) -> LossInputs:
+        """What a loss reads of a micro-batch."""
+        given = {name: getattr(batch, name) for name in _READ}
+        arrays = {name: self.to_array(of) for name, of in given.items() if of is not None}
+        now = {"old_logprobs": constant(self.xp, outputs.logprobs)}  # of the only update
+        units = np.arange(len(batch.ids)) if batch.units is None else batch.units
         return LossInputs(
-            logprobs=logprobs,
-            entropy=outputs.entropy,
-            values=outputs.values,
-            allowed=outputs.allowed,
-            old_logprobs=constant(self.xp, logprobs) if old is None else old,
-            sampler_logprobs=part(batch.sampler_logprobs),
-            advantages=part(batch.advantages),
-            trained=self.to_array(batch.drawn[rows, : logprobs.shape[1]]),
-            units=self.to_array(rows if batch.units is None else batch.units[rows]),
-            ref_logprobs=part(batch.ref_logprobs),
-            old_values=part(batch.old_values),
-            targets=part(batch.targets),
+            **outputs._asdict(),
+            **now | arrays,
+            trained=self.to_array(batch.drawn),
+            units=self.to_array(units),
             target_scale=batch.target_scale,
         )
 
-    def _part(self, values: FloatArray | None, rows: RowIndex, outputs: TokenOutputs) -> Any:
-        """Some rows of an array [N, T] of a batch, as the backend's own."""
-        if values is None:
-            return None
-        width = outputs.logprobs.shape[1]
-        return self.to_array(values[rows, :width].astype(np.float32, copy=False))
-
-    def forward(
-        self, batch: Batch, rows: RowIndex, temperature: float, needs: Needs
-    ) -> TokenOutputs:
-        """One forward pass over some rows of a batch.
+    def forward(self, batch: Batch, temperature: float, needs: Needs) -> TokenOutputs:
+        """One forward pass over a micro-batch.
 
         needs: whether it gives entropy, values and allowed, too.
         """
-        width = int(batch.lengths[rows].max())
-        trained = batch.trained[rows, :width]
-        wanted = Wanted.of(batch, rows, trained)
-        states = self.read_states(batch.ids[rows, :width], trained)
+        trained, wanted = batch.trained, Wanted.of(batch)
+        states = self.read_states(batch.ids, trained)
         logprobs, *entropies = self.score_states(states, wanted, temperature, needs.entropy)
         if needs.allowed:
             anything = replace(wanted, choices=None)

@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-import numpy as np
-
 from wordle_rl.game.players import Player, pick
 from wordle_rl.game.rules import Clue, State, feedback_code
-from wordle_rl.policy.sampling import Stream, uniforms
+from wordle_rl.policy.sampling import Draws, Stream
 from wordle_rl.runs.instantiate import Within
 
 Guesses = Annotated[int, Within(0, 99)]
@@ -55,14 +53,15 @@ class History:
     ) -> list[State]:
         """The state in which each of these groups begins, given their secrets."""
         states = [State(max_turns=max_turns) for _ in secrets]
+        draws = Draws(seed=seed, step=step, stream=self.stream)
         depths = [
             self.least + pick(number, self.most - self.least + 1)
-            for number in self._uniforms(groups, 0, seed=seed, step=step)[:, 0]
+            for number in draws.uniforms(groups, 0, _ATTEMPTS)[:, 0]
         ]
         live = list(range(len(secrets)))
         for guesses in range(self.most):
             wanting, live = [i for i in live if depths[i] > guesses], []
-            numbers = self._uniforms(groups, 1 + guesses, seed=seed, step=step)
+            numbers = draws.uniforms(groups, 1 + guesses, _ATTEMPTS)
             for attempt in range(_ATTEMPTS):
                 player = self.player if attempt < _ATTEMPTS // 2 else self.stand_in
                 drawn = player.answer([states[i] for i in wanting], numbers[wanting, attempt])
@@ -75,17 +74,6 @@ class History:
                     states[i] = State((*states[i].clues, clue), guesses + 1, max_turns)
                     live.append(i)
         return states
-
-    def _uniforms(self, groups: range, number: int, *, seed: int, step: int) -> np.ndarray:
-        """[groups, attempts]. number: which of a group's draws."""
-        return uniforms(
-            seed=seed,
-            step=step,
-            rollouts=np.array(groups),
-            turn=number,
-            tokens=_ATTEMPTS,
-            stream=self.stream,
-        )
 
 
 def fixed_states(

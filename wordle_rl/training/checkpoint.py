@@ -152,7 +152,7 @@ class Checkpointing:
         drawn: how validation chose its words.
         """
         if self._writes:
-            self._policy.export(self._model)
+            self._policy.machine.export(self._model)
             write_stages(self._model, self._stages)
             print(f"\n{describe_export(self._model, step, state, drawn)}", flush=True)
 

@@ -14,10 +14,10 @@ from wordle_rl.rollouts.forms import Form
 from wordle_rl.rollouts.settings import Step
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.step import learn_step, sample_step
-from wordle_rl.training.work import Work
+from wordle_rl.training.work import Workload
 
 
-def measure_seconds(setup: Experiment, work: Work, policy: Policy, form: Form) -> float:
+def measure_seconds(setup: Experiment, work: Workload, policy: Policy, form: Form) -> float:
     """Seconds of all steps and of all games outside training, if the machine stays as busy.
 
     policy: a rehearsal, which takes no step.

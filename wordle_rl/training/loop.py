@@ -72,7 +72,7 @@ def run_training(
     """
     with user_errors():
         resumed = resume and training.restore()
-    trained, everything = training.policy.num_parameters
+    trained, everything = training.policy.machine.num_parameters
     named = f"{training.setup.model.name}: {everything:,} parameters, {trained:,} of them trained"
     computing = training.policy.computing
     verdict = training.lineage.partition(". ")[2] or training.lineage  # its chain is in the report
@@ -143,8 +143,8 @@ class Training:
             check_lengths(recipe.dialogues, form.chat, room)
         self._form, self._writes = form, policy.processes.rank == 0
         self._check = check
-        whole = recipe.rollout.credit != "turn" or recipe.rollout.discount == 1.0
-        self._log = RunLog(folder, reporter, trainer, writes=self._writes, whole_games=whole)
+        whole_games = recipe.rollout.credit != "turn" or recipe.rollout.discount == 1.0
+        self._log = RunLog(folder, reporter, trainer, writes=self._writes, whole_games=whole_games)
         step = Step(policy=policy, form=form, recipe=recipe, number=0)
         self.pipeline = Pipeline(setup, step)
         self._held_out = HeldOutPlay(policy=policy, form=form, setup=setup, portions=step.portions)
@@ -154,22 +154,22 @@ class Training:
         self.clock = Timers()  # seconds of this process: training, without reports, and reports
         self._memory: dict[str, float] = {}  # seen after the last step
         self._state = RunState()
-        self.work = plan_work(setup, policy.num_parameters[1])
+        self.work = plan_work(setup, policy.machine.num_parameters[1])
         self.lineage = describe_run_lineage(stages, setup)
-        self._lines = StepLines(trainer.steps, recipe.algorithm.imitates is None, whole)
+        self._lines = StepLines(trainer.steps, recipe.algorithm.imitates is None, whole_games)
         self._seconds: list[float] = []  # of each step of this process
         self._end = math.nan  # when the command will be over
         self._checkpoints = Checkpointing(policy, setup.curriculum, folder, stages)
-        if recipe.algorithm.needs.reference and policy.reference_model is None:
+        if recipe.algorithm.needs.reference and policy.reference is None:
             policy.keep_reference()
         if recipe.algorithm.needs.values:
-            policy.add_value_head()
+            policy.machine.add_value_head()
 
     # -- before and after -------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Report on and validate the start policy, and save it as the first checkpoint."""
-        large = self.policy.num_parameters[1] >= SMALL
+        large = self.policy.machine.num_parameters[1] >= SMALL
         if large and self._writes and self.setup.recipe.dialogues is None:
             self._tell_time()
         reported: dict[str, float] = {}
@@ -253,7 +253,7 @@ class Training:
         self._check()
         begin, trainer, done = time.monotonic(), self.setup.trainer, number + 1
         lr = self.setup.optim.lr_at(number, trainer.steps)
-        self.policy.set_learning_rate(lr)
+        self.policy.machine.set_learning_rate(lr)
         self.policy.timers.take()
         with announce(
             lambda: f"step {done}/{trainer.steps} {self.policy.timers.now}".strip(), first=10.0
@@ -311,7 +311,7 @@ class Training:
         print(*self._lines.format(done, metrics, left), sep="\n", flush=True)
         if wins := describe_wins(self._log.start, metrics, self._validated):
             print(bold(wins), flush=True)
-        if done == 2 and self.policy.num_parameters[1] >= SMALL:  # the first step warms up
+        if done == 2 and self.policy.machine.num_parameters[1] >= SMALL:  # the first step warms up
             recipe, rest = self.setup.recipe, self.work.held_out * each
             now, fixed = recipe.rollout.num_generations, metrics.get("time/optimizer", 0.0)
             times = []
@@ -387,7 +387,7 @@ class Training:
 
 def measure_memory(policy: Policy) -> dict[str, float]:
     """The memory in use, as metrics in GB: the largest of all processes."""
-    own = resident_bytes() / 1e9, policy.device_bytes / 1e9
+    own = resident_bytes() / 1e9, policy.machine.device_bytes / 1e9
     resident, device = zip(*policy.processes.gather(own), strict=True)
     return {RESIDENT: max(resident), DEVICE: max(device)}
 

@@ -207,11 +207,12 @@ def update_in_minibatches(
         batch = replace(batch, old_values=policy.values(batch))
     if algorithm.needs.reference and batch.ref_logprobs is None:
         batch = replace(batch, ref_logprobs=policy.score(batch, reference=True))
-    seen = [
-        policy.update(take(batch, rows, weights), algorithm)
-        for epoch in range(algorithm.epochs)
-        for rows, weights in deal(epoch)
-    ]
+    seen = []
+    for epoch in range(algorithm.epochs):
+        for rows, weights in deal(epoch):
+            part = take(batch, rows)
+            of_tokens = (part.trained * weights[:, None]).astype(np.float32)
+            seen.append(policy.update(replace(part, weights=of_tokens), algorithm))
     metrics = {name: float(np.mean([m[name] for m in seen])) for name in seen[0]}
     metrics |= {f"policy/{name}": max(m[f"policy/{name}"] for m in seen) for name in LARGEST}
     if algorithm.imitates is not None:  # nobody sampled its tokens

@@ -105,12 +105,11 @@ class HeldOutPlay:
         temperature = setup.trainer.validation_temperature
         sampling = replace(setup.recipe.sampling, temperature=temperature)
         games = self.play(secrets, "validation", sampling=sampling, check=check)
-        scores = [setup.recipe.rewards.reward(game) for game in games]
+        rewards = [setup.recipe.rewards.reward(game) for game in games]
         if show is not None:
-            show(games, scores)
-        totals = np.array([score.total for score in scores])
+            show(games, rewards)
         # Games with the same secret are not independent: the error is over the means of secrets.
-        rewards = totals.reshape(-1, samples).mean(axis=1)
+        means = np.array([one.total for one in rewards]).reshape(-1, samples).mean(axis=1)
         low, high = win_interval([game.won for game in games], secrets)
         return {
             **_wins("val", games),
@@ -120,9 +119,9 @@ class HeldOutPlay:
             **habit_metrics("val", games),
             "val/tokens_per_answer": answer_tokens(games),
             **skill_metrics(games, setup.knowledge, setup.regret, "val/skill"),
-            "val/reward": float(rewards.mean()),
-            **{f"val/reward/{name}": mean for name, mean in reward_means(scores).items()},
-            "val/reward_standard_error": float(rewards.std(ddof=1) / math.sqrt(len(rewards))),
+            "val/reward": float(means.mean()),
+            **{f"val/reward/{name}": mean for name, mean in reward_means(rewards).items()},
+            "val/reward_standard_error": float(means.std(ddof=1) / math.sqrt(len(means))),
         }
 
     def watch(self, check: Callable[[], None] = lambda: None) -> dict[str, float]:
@@ -173,7 +172,7 @@ class RunReports:
         self._play, self._stages, self._check = play, stages, check
         self._writes, self._folder = play.policy.processes.rank == 0, folder.path
         asked = play.setup.trainer.report_limit
-        limit = choose_report_limit(asked, play.policy.num_parameters[1])
+        limit = choose_report_limit(asked, play.policy.machine.num_parameters[1])
         self._secrets = play.setup.test[:limit]
 
     def begin(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from wordle_rl.training.validation import choose_report_limit
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
+class Workload:
     """What a run has to do."""
 
     steps: int
@@ -36,7 +36,7 @@ class Work:
         return told
 
 
-def plan_work(setup: Experiment, parameters: int) -> Work:
+def plan_work(setup: Experiment, parameters: int) -> Workload:
     """Count the work of a run. parameters: of the model, which decide trainer.report_limit."""
     rollout, trainer = setup.recipe.rollout, setup.trainer
     looks = [(trainer.validate_every, len(setup.validation) * trainer.validation_samples)]
@@ -47,7 +47,7 @@ def plan_work(setup: Experiment, parameters: int) -> Work:
     times = [1 + -(-trainer.steps // every) for every, _ in looks]
     held_out = 3 * reports + sum(n * games for n, (_, games) in zip(times, looks, strict=True))
     temperature = setup.recipe.sampling.temperature
-    return Work(
+    return Workload(
         steps=trainer.steps,
         games=rollout.groups * (1 if rollout.kind == "best_of" else rollout.num_generations),
         held_out=held_out,

@@ -15,7 +15,7 @@ from tests.helpers.mlx_tiny import mlx_policy_of, settings_of
 from tests.helpers.tiny import full_logprobs, many_stops, plain_copy, sharpen
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.mlx import load
-from wordle_rl.policy.sampling import Sampling, uniforms
+from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.policy.settings import LoraSettings
 from wordle_rl.runs.instantiate import ConfigError
 
@@ -42,7 +42,7 @@ def test_a_family_plays_scores_and_learns_as_transformers_computes_it(family: st
     engine = policy.engine()
     engine._stop_ids = many_stops(VOCAB, every=9)
     feeds = [list(range(10, 13)), list(range(20, 29)), list(range(40, 45))]
-    drawn = uniforms(seed=3, step=0, rollouts=np.arange(3), turn=0, tokens=6)
+    drawn = Draws(seed=3, step=0).uniforms(np.arange(3), 0, 6)
     answers = engine.complete(feeds, Sampling(max_tokens=6), drawn)
     for feed, answer in zip(feeds, answers, strict=True):
         expected = full_logprobs(plain, [*feed, *answer.ids])[-len(answer.ids) :]

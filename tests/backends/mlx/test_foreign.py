@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.mlx_tiny import mlx_policy_of
 from tests.helpers.tiny import qwen
-from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.policy.policy import Policy
 from wordle_rl.runs.checkpoints import CheckpointError
 
 
@@ -22,7 +22,7 @@ def same_weights(one: dict[str, mx.array], other: dict[str, mx.array]) -> bool:
 
 
 @pytest.fixture(scope="module")
-def policy() -> MlxPolicy:
+def policy() -> Policy:
     return mlx_policy_of(qwen(340))
 
 
@@ -53,14 +53,14 @@ GARBAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
 
 @pytest.mark.parametrize("kind", GARBAGE)
 def test_garbage_in_a_checkpoint_is_named_and_changes_nothing(
-    kind: str, policy: MlxPolicy, tmp_path: Path
+    kind: str, policy: Policy, tmp_path: Path
 ) -> None:
     name, spoil = GARBAGE[kind]
     policy.save(tmp_path)
     policy.load(tmp_path)
-    before = dict(policy.weights)
+    before = dict(policy.machine.weights)
     spoil(tmp_path / name)
     with pytest.raises(CheckpointError, match=str(tmp_path / name)) as error:
         policy.load(tmp_path)
     assert len(str(error.value)) < 1000
-    assert same_weights(policy.weights, before)
+    assert same_weights(policy.machine.weights, before)

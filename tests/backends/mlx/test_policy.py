@@ -15,15 +15,15 @@ from tests.helpers.updates import ROWS, games
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.ppo import Ppo
 from wordle_rl.backends.mlx.causal_lm import MlxLM
-from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.policy import token_outputs
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.grammar import Options
+from wordle_rl.policy.policy import Policy
 
 
 def test_two_scorings_are_equal_though_the_adapter_has_dropout(adapter):  # row 16
     policy = mlx_policy_of(lora_of(adapter))
-    layer = policy.loaded.model.layers[0].self_attn.q_proj
+    layer = policy.machine.loaded.model.layers[0].self_attn.q_proj
     assert layer.dropout._p_1 == 0.5
     policy.keep_reference()
     for reference in (False, True):
@@ -31,7 +31,7 @@ def test_two_scorings_are_equal_though_the_adapter_has_dropout(adapter):  # row 
         assert np.array_equal(first, second)
 
 
-def policy_of_kind(kind: str, model_folder: str, **settings: Any) -> MlxPolicy:
+def policy_of_kind(kind: str, model_folder: str, **settings: Any) -> Policy:
     model = lora_of(model_folder) if kind == "lora" else qwen(340)
     return mlx_policy_of(model, precision="bf16" if kind == "bf16" else "fp32", **settings)
 
@@ -40,10 +40,10 @@ def policy_of_kind(kind: str, model_folder: str, **settings: Any) -> MlxPolicy:
 @pytest.mark.parametrize("kind", ["bf16", "lora"])
 def test_a_head_learns_what_states_are_worth_though_the_model_rests(kind, model_folder, tmp_path):
     policy = policy_of_kind(kind, model_folder, lr=4e-2)
-    policy.add_value_head()
-    before, batch = dict(policy.weights), valued(games((0.0, 0.0, 0.0)))
-    apply = policy.apply_gradients
-    policy.apply_gradients = lambda gradients: apply(
+    policy.machine.add_value_head()
+    before, batch = dict(policy.machine.weights), valued(games((0.0, 0.0, 0.0)))
+    apply = policy.machine.apply_gradients
+    policy.machine.apply_gradients = lambda gradients: apply(
         {n: g if n.startswith("value_head") else mx.zeros_like(g) for n, g in gradients.items()}
     )
     for _ in range(100):
@@ -51,9 +51,11 @@ def test_a_head_learns_what_states_are_worth_though_the_model_rests(kind, model_
     assert batch.targets is not None
     gap = np.abs(policy.values(batch) - batch.targets)[batch.trained]
     assert gap.max() < 0.1 * np.ptp(batch.targets)
-    moved = {n for n in before if not np.array_equal(np.array(before[n]), policy.weights[n])}
+    moved = {
+        n for n in before if not np.array_equal(np.array(before[n]), policy.machine.weights[n])
+    }
     assert moved == {"value_head.weight", "value_head.bias"}
-    policy.export(tmp_path)  # whose loaders know of no head
+    policy.machine.export(tmp_path)  # whose loaders know of no head
     model = "adapters.safetensors" if kind == "lora" else "model.safetensors"
     assert not any(name.startswith("value_head") for name in mx.load(str(tmp_path / model)))
     assert mx.load(str(tmp_path / "value_head.safetensors")).keys() == {"weight", "bias"}

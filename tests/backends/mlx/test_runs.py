@@ -14,9 +14,9 @@ from tests.helpers import runs
 from tests.helpers.commands import error_of
 from tests.helpers.configs import composed
 from tests.helpers.runs import assert_equal_runs, assert_saved, files, metrics_of, resume, run, stop
-from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.commands.eval import evaluate
 from wordle_rl.commands.train import train
+from wordle_rl.policy.policy import Policy
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training.validation import HeldOutPlay, RunReports
@@ -30,11 +30,11 @@ def settings(folder: Path, stage: str) -> list[str]:
 
 
 STOPS = {  # by stage: moment, its call in this process, whole steps that must have been saved
-    "grpo with a reference": [((HeldOutPlay, "validate"), 1, 0), ((MlxPolicy, "update"), 2, 2)],
-    "two updates with muon": [((CheckpointStore, "save"), 1, 0), ((MlxPolicy, "update"), 2, 1)],
-    "lora": [((RunReports, "report"), 1, 0), ((MlxPolicy, "update"), 2, 2)],
-    "ppo": [((MlxPolicy, "update"), 6, 2)],  # four updates a step
-    "ppo behind by one, in phases": [((MlxPolicy, "update"), 6, 2)],
+    "grpo with a reference": [((HeldOutPlay, "validate"), 1, 0), ((Policy, "update"), 2, 2)],
+    "two updates with muon": [((CheckpointStore, "save"), 1, 0), ((Policy, "update"), 2, 1)],
+    "lora": [((RunReports, "report"), 1, 0), ((Policy, "update"), 2, 2)],
+    "ppo": [((Policy, "update"), 6, 2)],  # four updates a step
+    "ppo behind by one, in phases": [((Policy, "update"), 6, 2)],
 }
 
 

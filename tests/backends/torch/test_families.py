@@ -31,7 +31,7 @@ from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.engine import TorchRows
 from wordle_rl.backends.torch.load import load_model
 from wordle_rl.policy.prefix_cache import CachedEngine
-from wordle_rl.policy.sampling import Sampling, uniforms
+from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.policy.settings import LoraSettings, ModelSettings
 from wordle_rl.runs.instantiate import ConfigError
 
@@ -84,7 +84,7 @@ def test_what_an_engine_draws_has_the_logprobs_of_a_plain_forward_pass(folder: P
     for turn in range(2):
         for text in texts:
             text += random.integers(6, VOCAB, random.integers(2, 12)).tolist()
-        drawn = uniforms(seed=3, step=0, rollouts=np.arange(5), turn=turn, tokens=6)
+        drawn = Draws(seed=3, step=0).uniforms(np.arange(5), turn, 6)
         answers = engine.complete(texts, sampling, drawn)
         for text, answer in zip(texts, answers, strict=True):
             text += answer.ids
@@ -96,18 +96,18 @@ def test_what_an_engine_draws_has_the_logprobs_of_a_plain_forward_pass(folder: P
 def test_a_checkpoint_is_read_back_bit_for_bit(folder: Path, tmp_path: Path) -> None:
     policy = policy_of(loaded(folder))
     policy.save(tmp_path)
-    before = weights_of(policy.model)
+    before = weights_of(policy.machine.model)
     policy.update(BATCH, Grpo(beta=0.0))
-    assert not same(weights_of(policy.model), before)
+    assert not same(weights_of(policy.machine.model), before)
     policy.load(tmp_path)
-    assert same(weights_of(policy.model), before)
+    assert same(weights_of(policy.machine.model), before)
 
 
 def test_an_update_moves_the_language_model_and_the_reference_stays(folder: Path) -> None:
     policy = policy_of(loaded(folder))
     policy.keep_reference()
     before = policy.score(BATCH)
-    names = {n: p.detach().clone() for n, p in policy.model.named_parameters()}
+    names = {n: p.detach().clone() for n, p in policy.machine.model.named_parameters()}
     plain = reference_of(folder)
     for row, length in enumerate((24, 15)):
         expected = full_logprobs(plain, BATCH.ids[row, :length].tolist())
@@ -116,9 +116,9 @@ def test_an_update_moves_the_language_model_and_the_reference_stays(folder: Path
     batch = replace(BATCH, ref_logprobs=policy.score(BATCH, reference=True))
     metrics = policy.update(batch, Grpo(beta=0.1))
     assert metrics["update/skipped"] == 0.0
-    moved = {n for n, p in policy.model.named_parameters() if not torch.equal(p, names[n])}
+    moved = {n for n, p in policy.machine.model.named_parameters() if not torch.equal(p, names[n])}
     images = {n for n in names if "vision_tower" in n or "multi_modal" in n}
-    frozen = {n for n, p in policy.model.named_parameters() if not p.requires_grad}
+    frozen = {n for n, p in policy.machine.model.named_parameters() if not p.requires_grad}
     assert frozen == images and not moved & images
     assert len(moved) > 0.9 * (len(names) - len(images))
     assert np.abs(policy.score(BATCH) - before).max() > 1e-3
@@ -177,7 +177,7 @@ def test_adapters_are_on_attention_and_feed_forward_and_plain_peft_loads_them(
     after = policy.score(BATCH)
     assert np.abs(after - before).max() > 1e-3
     np.testing.assert_allclose(policy.score(BATCH, reference=True), before, atol=1e-6)
-    policy.export(tmp_path / "adapter")
+    policy.machine.export(tmp_path / "adapter")
     plain: Any = PeftModel.from_pretrained(reference_of(folder), str(tmp_path / "adapter"))
     expected = full_logprobs(plain.eval(), BATCH.ids[0].tolist())
     trained = BATCH.trained[0]
@@ -219,7 +219,7 @@ def test_games_beyond_the_trained_length_are_refused_when_rotations_depend_on_th
 
 def adapter(tmp_path: Path) -> Path:
     base = save_family(tmp_path / "base")
-    policy_of(loaded(base, lora=["q_proj", "v_proj"])).export(tmp_path / "adapter")
+    policy_of(loaded(base, lora=["q_proj", "v_proj"])).machine.export(tmp_path / "adapter")
     return tmp_path / "adapter"
 
 

@@ -13,7 +13,7 @@ from wordle_rl.backends.torch.fast import rollouts as lean_trunk
 from wordle_rl.backends.torch.fast.rollouts import FastQwen2
 from wordle_rl.policy.engine import Completion
 from wordle_rl.policy.prefix_cache import CachedEngine
-from wordle_rl.policy.sampling import Sampling, uniforms
+from wordle_rl.policy.sampling import Draws, Sampling
 
 VOCAB = 64
 ROWS = 20
@@ -31,9 +31,7 @@ def play(lm: CausalLM) -> list[Completion]:
     for turn in range(3):
         for talk in talks:
             talk += random.integers(0, VOCAB, random.integers(1, 12)).tolist()
-        drawn = uniforms(
-            seed=3, step=0, rollouts=np.arange(len(talks)), turn=turn, tokens=SAMPLING.max_tokens
-        )
+        drawn = Draws(seed=3, step=0).uniforms(np.arange(len(talks)), turn, SAMPLING.max_tokens)
         found = engine.complete(talks, SAMPLING, drawn)
         answers += found
         for talk, answer in zip(talks, found, strict=True):

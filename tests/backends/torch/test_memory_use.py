@@ -13,9 +13,9 @@ from tests.helpers.tiny import SHAPE, batch_of, gemma, gradients, lora_of, polic
 from tests.helpers.updates import PLAIN
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.sft import Sft
-from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.policy import token_outputs
 from wordle_rl.policy.batch import Batch, DoesNotFit, TokenTargets
+from wordle_rl.policy.policy import Policy
 
 LENGTHS = (12, 12, 9, 7, 5, 4, 3, 2)
 VOCAB = 340  # of the model in model_folder
@@ -45,9 +45,9 @@ BUILDS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def count_saved_bytes(policy: TorchPolicy, batch: Batch) -> int:
+def count_saved_bytes(policy: Policy, batch: Batch) -> int:
     """Memory of the tensors that a forward pass keeps for the backward pass, weights aside."""
-    weights = {p.untyped_storage().data_ptr() for p in policy.model.parameters()}
+    weights = {p.untyped_storage().data_ptr() for p in policy.machine.model.parameters()}
     seen: dict[int, tuple[int, torch.Tensor]] = {}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
@@ -57,7 +57,7 @@ def count_saved_bytes(policy: TorchPolicy, batch: Batch) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        policy.lm.compute_loss(batch, np.arange(len(batch.ids)), PLAIN, temperature=1.0)
+        policy.machine.lm.compute_loss(batch, PLAIN, temperature=1.0)
     return sum(size for size, _ in seen.values())
 
 
@@ -84,10 +84,10 @@ class LargestLogits(TorchDispatchMode):
     Weights and their gradients, which have a row for each hidden number, do not count.
     """
 
-    def __init__(self, policy: TorchPolicy) -> None:
+    def __init__(self, policy: Policy) -> None:
         super().__init__()
         self.bytes = self.count = 0
-        self._weights = {p.untyped_storage().data_ptr() for p in policy.model.parameters()}
+        self._weights = {p.untyped_storage().data_ptr() for p in policy.machine.model.parameters()}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
@@ -138,10 +138,10 @@ def test_the_logits_of_a_whole_batch_never_exist(algorithm, name, rows, model_fo
 # -- out of memory --------------------------------------------------------------------------------
 
 
-def fail_backward(policy: TorchPolicy, at: int, error: Exception, *, after: bool) -> list[int]:
+def fail_backward(policy: Policy, at: int, error: Exception, *, after: bool) -> list[int]:
     """Let a backward pass run out of memory before or after its gradients. Returns its calls."""
     calls: list[int] = []
-    real = policy.backward
+    real = policy.machine.backward
 
     def backward(loss: torch.Tensor) -> None:
         calls.append(len(calls))
@@ -151,7 +151,7 @@ def fail_backward(policy: TorchPolicy, at: int, error: Exception, *, after: bool
             real(loss)
         raise error
 
-    policy.backward = backward
+    policy.machine.backward = backward
     return calls
 
 
@@ -188,7 +188,7 @@ def test_no_sample_is_lost_when_memory_runs_out_in_the_middle(error, after, prec
 def test_scores_are_complete_when_memory_runs_out():
     batch, policy = eight_rows(), policy_of(qwen(), micro_batch_tokens=36)
     expected = policy.score(batch)
-    real, calls = policy.lm.forward, []
+    real, calls = policy.machine.lm.forward, []
 
     def compute(*given: Any, **named: Any) -> Any:
         calls.append(given)
@@ -196,7 +196,7 @@ def test_scores_are_complete_when_memory_runs_out():
             raise CUDA
         return real(*given, **named)
 
-    policy.lm.forward = compute
+    policy.machine.lm.forward = compute
     assert np.abs(policy.score(batch) - expected).max() < 1e-6
     assert len(calls) > 3
     assert policy.update(batch, PLAIN)["update/halved"] == 1.0

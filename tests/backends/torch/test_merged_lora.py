@@ -32,7 +32,7 @@ def test_the_sums_follow_the_adapter(change, family, model_folder, tmp_path):
     found = policy.score(batch)
     with torch.inference_mode():
         for row, (ids, marks) in enumerate(ROWS):
-            logits = policy.model(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1)
+            logits = policy.machine.model(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1)
             for place in np.flatnonzero(marks):
                 expected = logits[place - 1, ids[place]].item()
                 assert found[row, place] == pytest.approx(expected, abs=1e-4)
@@ -56,4 +56,4 @@ def test_frozen_matrices_below_each_other_are_joined_without_a_copy(model_folder
 
 def test_other_adapters_go_through_peft():
     other = get_peft_model(gemma(), LoraConfig(r=2, target_modules="all-linear", use_dora=True))
-    assert merge_adapter(other) is None and policy_of(other).lm.model is other
+    assert merge_adapter(other) is None and policy_of(other).machine.lm.model is other

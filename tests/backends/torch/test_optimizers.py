@@ -40,12 +40,12 @@ def test_under_lora_muon_moves_the_adapters_alone(tmp_path):
 def test_a_step_of_muon_has_the_published_size_in_every_direction():
     """Singular values near 0.2 * lr * sqrt(longer side), whatever those of the gradient."""
     policy = policy_of(qwen(), name="muon", lr=1e-2)
-    weight = next(p for p in policy.trainable if p.ndim == 2 and p in muon_weights(policy))
+    weight = next(p for p in policy.machine.trainable if p.ndim == 2 and p in muon_weights(policy))
     before = weight.detach().clone()
     torch.manual_seed(0)
-    for parameter in policy.trainable:
+    for parameter in policy.machine.trainable:
         parameter.grad = torch.randn_like(parameter) * 1e-3
-    policy._take_step()
+    policy.machine._take_step()
     values = torch.linalg.svdvals(weight.detach() - before)
     size = 0.2 * 1e-2 * max(weight.shape) ** 0.5
     assert (values > 0.6 * size).all() and (values < 1.3 * size).all()
@@ -55,10 +55,10 @@ def test_what_muon_leaves_to_adamw_moves_at_its_share_of_the_learning_rate():
     rates = []
     for name in ("muon", "adamw"):
         policy = policy_of(qwen(), name=name, rest_lr_ratio=0.1)
-        policy.set_learning_rate(2e-3)
-        rates.append([g["lr"] for o in policy.optimizers for g in o.param_groups])
+        policy.machine.set_learning_rate(2e-3)
+        rates.append([g["lr"] for o in policy.machine.optimizers for g in o.param_groups])
     assert rates == [[pytest.approx(2e-4), 2e-3], [2e-3]]
 
 
 def muon_weights(policy) -> set:
-    return {p for g in policy.optimizers[1].param_groups for p in g["params"]}
+    return {p for g in policy.machine.optimizers[1].param_groups for p in g["params"]}

@@ -145,8 +145,8 @@ def test_an_adapter_below_scaled_logits_learns_as_by_the_family_s_own_code(tmp_p
     policy = policy_of(lora_of(str(tmp_path)))
     ids = [3, 9, 4, 30, 31]
     found = gradients(policy, batch_of([(ids, [0, 0, 0, 1, 1])], [1.0]), Sft())
-    (-full_forward(policy.model, ids)[3:].mean()).backward()
-    expected = {n: p.grad for n, p in policy.model.named_parameters() if p.grad is not None}
+    (-full_forward(policy.machine.model, ids)[3:].mean()).backward()
+    expected = {n: p.grad for n, p in policy.machine.model.named_parameters() if p.grad is not None}
     assert found.keys() == expected.keys() and len(found) > 0
     for name, gradient in found.items():
         assert torch.allclose(gradient, expected[name], rtol=1e-3, atol=1e-6), name

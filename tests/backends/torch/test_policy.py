@@ -30,9 +30,11 @@ def test_two_scorings_are_equal_though_the_adapter_has_dropout(
     merged, adapter, monkeypatch
 ):  # row 16
     if not merged:  # as on a GPU, where peft computes
-        monkeypatch.setattr("wordle_rl.backends.torch.policy.merge_adapter", lambda model: None)
+        monkeypatch.setattr("wordle_rl.backends.torch.machine.merge_adapter", lambda model: None)
     policy = policy_of(lora_of(adapter))
-    assert any(isinstance(m, torch.nn.Dropout) and m.p == 0.5 for m in policy.model.modules())
+    assert any(
+        isinstance(m, torch.nn.Dropout) and m.p == 0.5 for m in policy.machine.model.modules()
+    )
     policy.keep_reference()
     for reference in (False, True):
         first, second = (policy.score(games(), reference=reference) for _ in range(2))
@@ -43,7 +45,7 @@ def test_a_trainer_may_drive_a_run_and_leaves_dropout_off(adapter):  # row 16
     policy = policy_of(lora_of(adapter))
 
     def run_step(step: int) -> dict[str, float]:
-        assert not any(m.training for m in policy.model.modules())
+        assert not any(m.training for m in policy.machine.model.modules())
         return policy.update(games(), PLAIN)
 
     numbers: Any = range(3)
@@ -59,9 +61,9 @@ def test_a_trainer_may_drive_a_run_and_leaves_dropout_off(adapter):  # row 16
             enable_progress_bar=False,
             enable_model_summary=False,
         )
-        trainer.fit(TrainingModule(policy, run_step), loader)
+        trainer.fit(TrainingModule(policy.machine, run_step), loader)
     alone = trained(policy_of(lora_of(adapter)), updates=3)
-    assert same(weights_of(policy.model), weights_of(alone.model))
+    assert same(weights_of(policy.machine.model), weights_of(alone.machine.model))
 
 
 # -- learning -------------------------------------------------------------------------------------
@@ -70,11 +72,13 @@ def test_a_trainer_may_drive_a_run_and_leaves_dropout_off(adapter):  # row 16
 def test_an_adapter_moves_and_its_base_and_reference_do_not(model_folder):  # row 23
     policy = policy_of(lora_of(model_folder))
     policy.keep_reference()
-    before = weights_of(policy.model)
-    assert policy.num_parameters[0] == sum(p.numel() for n, p in before.items() if "lora_" in n)
+    before = weights_of(policy.machine.model)
+    assert policy.machine.num_parameters[0] == sum(
+        p.numel() for n, p in before.items() if "lora_" in n
+    )
     policy.score(games(), reference=True)  # switches weights, and must switch back
     trained(policy)
-    for name, parameter in policy.model.named_parameters():
+    for name, parameter in policy.machine.model.named_parameters():
         if "lora_B.default" in name:
             assert (before[name] == 0).all() and (parameter != 0).any(), name
         elif "lora_A.default" in name:
@@ -89,16 +93,16 @@ def test_an_adapter_moves_and_its_base_and_reference_do_not(model_folder):  # ro
 @pytest.mark.parametrize("build", [qwen, gemma])
 def test_rotary_frequencies_are_not_rounded_to_bfloat16(build):
     policy = policy_of(build(), precision="bf16")
-    copied = dict(policy.lm.model.named_buffers())
+    copied = dict(policy.machine.lm.model.named_buffers())
     assert copied
-    for name, buffer in policy.model.named_buffers():
+    for name, buffer in policy.machine.model.named_buffers():
         assert torch.equal(copied[name], buffer), name
 
 
 def test_steps_too_small_for_bfloat16_add_up():
     """A weight of 1 moves in steps of 2**-8 in bfloat16; 40 steps of 1e-3 are ten of those."""
     policy = policy_of(qwen(), precision="bf16", lr=1e-3)
-    norm = policy.lm.model.get_decoder().norm.weight
+    norm = policy.machine.lm.model.get_decoder().norm.weight
     start = norm.detach().clone()
     trained(policy, 1)
     assert torch.equal(norm, start)
@@ -113,16 +117,16 @@ def test_gradients_that_float16_cannot_hold_are_scaled(tmp_path):
     wanted = torch.cat([g.flatten() for g in gradients(exact, batch, PLAIN).values()])
 
     def find_error(scale: float) -> float:
-        state = {**half._scaler.state_dict(), "scale": scale}
-        half._scaler.load_state_dict(state)
+        state = {**half.machine._scaler.state_dict(), "scale": scale}
+        half.machine._scaler.load_state_dict(state)
         found = torch.cat([g.flatten() for g in gradients(half, batch, PLAIN).values()])
         return float((found - wanted).norm() / wanted.norm())
 
     assert find_error(1.0) > 0.5
     assert find_error(2.0**80) < 0.02  # halved until it fits
-    scale = half._scaler.get_scale()
+    scale = half.machine._scaler.get_scale()
     assert 2.0**16 < scale < 2.0**80
     half.save(tmp_path)
     resumed = policy_of(qwen(), precision="fp16")
     resumed.load(tmp_path)
-    assert resumed._scaler.get_scale() == scale
+    assert resumed.machine._scaler.get_scale() == scale

@@ -36,9 +36,9 @@ from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.gspo import Gspo
 from wordle_rl.algorithms.ppo import Ppo
 from wordle_rl.algorithms.sft import Sft
-from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.players import RandomWord
 from wordle_rl.game.rules import PlayedTurn
+from wordle_rl.policy.policy import Policy
 from wordle_rl.rollouts.teacher import TeacherSettings
 from wordle_rl.runs.processes import ALONE, share
 from wordle_rl.training.step import StepResult, train_step
@@ -74,24 +74,24 @@ class Member:
             tensor.copy_(sum(of_all))
 
 
-def policy_for(processes: Any) -> TorchPolicy:
+def policy_for(processes: Any) -> Policy:
     """Weights follow the gradient itself: AdamW would blow up what rounding leaves of a zero."""
     policy = policy_of(qwen(340), guessing_tokenizer(), clip_grad_norm=0.1)
     policy.processes = processes
     policy.keep_reference()
-    policy.add_value_head()
+    policy.machine.add_value_head()
 
     def descend() -> None:
         with torch.no_grad():
-            for parameter in policy.trainable:
+            for parameter in policy.machine.trainable:
                 if parameter.grad is not None:  # as that of a value head that nobody asked
                     parameter.sub_(parameter.grad)
 
-    policy.apply_gradients = [descend]
+    policy.machine.apply_gradients = [descend]
     return policy
 
 
-def together(size: int, work: Callable[[TorchPolicy], Any]) -> list[Any]:
+def together(size: int, work: Callable[[Policy], Any]) -> list[Any]:
     """What work returns in each of the processes, which start with equal policies."""
     if size == 1:
         return [work(policy_for(ALONE))]
@@ -103,7 +103,7 @@ def together(size: int, work: Callable[[TorchPolicy], Any]) -> list[Any]:
 
 
 def steps(
-    policy: TorchPolicy, algorithm: Any, reward: Callable[[PlayedTurn], float], **recipe: Any
+    policy: Policy, algorithm: Any, reward: Callable[[PlayedTurn], float], **recipe: Any
 ) -> list[StepResult]:
     """What a policy plays in three steps of six groups of up to three games."""
     setup = recipe_of(algorithm, reward, **{"groups": 6, **recipe})
@@ -132,9 +132,9 @@ def assert_equal_steps(ours: list[StepResult], theirs: list[StepResult]) -> None
             assert np.isclose(mine.metrics[name], value, 1e-4, 1e-5, equal_nan=True), name
 
 
-def assert_close_weights(ours: TorchPolicy, theirs: TorchPolicy) -> None:
-    mine, start = weights_of(ours.model), weights_of(qwen(340))
-    for name, weight in weights_of(theirs.model).items():
+def assert_close_weights(ours: Policy, theirs: Policy) -> None:
+    mine, start = weights_of(ours.machine.model), weights_of(qwen(340))
+    for name, weight in weights_of(theirs.machine.model).items():
         assert (weight - start[name]).abs().max() > 1e-4, "it must learn"
         assert torch.allclose(mine[name], weight, rtol=1e-5, atol=1e-5), name
 
@@ -169,7 +169,7 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
 def test_several_processes_play_and_learn_what_one_does(kind, size):  # rows 11 and 13
     algorithm, recipe = KINDS[kind]
 
-    def work(policy: TorchPolicy) -> Any:
+    def work(policy: Policy) -> Any:
         return policy, steps(policy, algorithm, odd, **recipe)
 
     [(alone, expected)] = together(1, work)
@@ -189,7 +189,7 @@ def test_a_process_whose_groups_teach_nothing_learns_from_the_others(size):  # r
     def rare(turn: PlayedTurn) -> float:
         return float(turn.guess == "sleep" and turn.tokens % 2)
 
-    def work(policy: TorchPolicy) -> Any:
+    def work(policy: Policy) -> Any:
         results = steps(policy, Grpo(beta=0.0), rare, groups=size, num_generations=2)
         mine = share(size, policy.processes)
         taught = [
@@ -211,13 +211,13 @@ def test_a_process_whose_groups_teach_nothing_learns_from_the_others(size):  # r
 
 
 def test_all_processes_skip_an_update_that_is_not_finite_in_one():
-    def work(policy: TorchPolicy) -> Any:
+    def work(policy: Policy) -> Any:
         batch = batch_of([([3, 9, 4], [0, 1, 1])], [float("nan") if policy.processes.rank else 1.0])
         return policy, policy.update(batch, Grpo(beta=0.0))
 
     for policy, metrics in together(2, work):
         assert metrics["update/skipped"] == 1.0
-        assert same(weights_of(policy.model), weights_of(qwen(340)))
+        assert same(weights_of(policy.machine.model), weights_of(qwen(340)))
 
 
 # -- real processes -------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def test_two_processes_over_gloo_train_what_one_does(stops, tmp_path):  # rows 1
     _, one = run(root, *given)
     together = partial(run, root, *given, "backend.devices=2")
     if stops:
-        stop(TorchPolicy, "update", 3, signal.SIGINT, together)
+        stop(Policy, "update", 3, signal.SIGINT, together)
         [two] = set(root.iterdir()) - {one}
         assert_saved(two, 3)
         resume(two)

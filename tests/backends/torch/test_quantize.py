@@ -71,13 +71,13 @@ def test_an_adapter_learns_on_it_as_well_after_rollouts_as_before(model_folder):
     batch = play_bandit(policy, 0)
     assert batch is not None
     assert same(gradients(policy, batch, PLAIN), gradients(fresh, batch, PLAIN))
-    before = weights_of(policy.model)
+    before = weights_of(policy.machine.model)
     assert policy.update(batch, PLAIN)["update/skipped"] == 0.0
-    after = weights_of(policy.model)
+    after = weights_of(policy.machine.model)
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed and all("lora_" in name for name in changed)
-    trained, everything = policy.num_parameters
-    plain = policy_of(load(model_folder, quantize=None)).num_parameters
+    trained, everything = policy.machine.num_parameters
+    plain = policy_of(load(model_folder, quantize=None)).machine.num_parameters
     assert (trained, everything) == plain
 
 

@@ -22,7 +22,6 @@ from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, resume, run
 from tests.helpers.tiny import full_logprobs, lora_of, plain_copy, policy_of
 from wordle_rl.backends.torch.load import save_adapter
-from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.vllm import serve
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import Rules
@@ -145,7 +144,7 @@ def url(tmp_path_factory) -> Iterator[str]:
 
 
 @pytest.fixture
-def policy() -> TorchPolicy:
+def policy() -> Policy:
     """The embedded model with an adapter, which changes nothing yet."""
     from transformers import AutoTokenizer
 
@@ -158,7 +157,7 @@ def player(url, policy, tmp_path) -> Iterator[Policy]:
     """The same policy, played by the server."""
     given = [f"vllm.urls=[{url}]", "model.max_context=512", "sampling.temperature=0.7"]
     setup = build_experiment(resolve(composed(*SETTINGS, *given)))
-    save = partial(save_adapter, policy.model)
+    save = partial(save_adapter, policy.machine.model)
     with serve(policy, setup, tmp_path, save=save, vocabulary=133) as served:
         yield served
 
@@ -180,7 +179,7 @@ def test_greedy_games_are_those_of_our_engine_token_by_token(player, policy):
 
 
 def test_drawn_tokens_have_the_log_probabilities_of_the_model(player, policy):
-    model = plain_copy(policy.model).merge_and_unload()
+    model = plain_copy(policy.machine.model).merge_and_unload()
     worst, tokens = 0.0, 0
     for talk in games_of(player, SAMPLED, 32):
         found = full_logprobs(model, talk.ids, temperature=SAMPLED.temperature)
@@ -192,16 +191,16 @@ def test_drawn_tokens_have_the_log_probabilities_of_the_model(player, policy):
 def test_every_update_reaches_the_servers_of_which_one_is_killed(
     url, root, tmp_path, monkeypatch, capsys
 ):
-    updates, update = [], TorchPolicy.update
+    updates, update = [], Policy.update
     with real_server(tmp_path / "server.log") as (other, kill):
 
-        def count(policy: TorchPolicy, *arguments: Any) -> Any:
+        def count(policy: Policy, *arguments: Any) -> Any:
             updates.append(1)
             if len(updates) == 3:
                 kill()
             return update(policy, *arguments)
 
-        monkeypatch.setattr(TorchPolicy, "update", count)
+        monkeypatch.setattr(Policy, "update", count)
         _, folder = run(root, *SETTINGS, f"vllm.urls=[{other},{url}]")
     assert f"warning: {other} does not answer" in capsys.readouterr().err
     assert_every_update_was_played(folder)

@@ -13,10 +13,10 @@ from tests.helpers.runs import metrics_of, resume, run, settings
 from tests.helpers.tiny import lora_of, policy_of, qwen
 from tests.helpers.vllm_server import LOAD, SmallServer
 from wordle_rl.backends.torch.load import save_adapter
-from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.vllm import serve
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.policy.engine import EngineLost
+from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.settings import ServerSettings
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.runs.instantiate import ConfigError
@@ -82,15 +82,15 @@ def test_each_update_reaches_all_servers_which_play_every_game(root, base, start
 def test_a_run_that_loses_all_servers_is_saved_and_continues_with_others(
     root, base, start, capsys, monkeypatch
 ):
-    server, play, updates = start(), TorchPolicy.update, []
+    server, play, updates = start(), Policy.update, []
 
-    def update(policy: TorchPolicy, *arguments: Any) -> Any:
+    def update(policy: Policy, *arguments: Any) -> Any:
         updates.append(1)
         if len(updates) == 4:
             server.close()
         return play(policy, *arguments)
 
-    monkeypatch.setattr(TorchPolicy, "update", update)
+    monkeypatch.setattr(Policy, "update", update)
     with pytest.raises(SystemExit) as stop:
         run(root, *base, urls(server), "vllm.retries=1")
     [path] = root.iterdir()
@@ -129,7 +129,7 @@ def test_a_step_whose_validation_was_lost_is_kept(root, base, start, monkeypatch
 
 
 @pytest.fixture(scope="module")
-def policy(folder) -> TorchPolicy:
+def policy(folder) -> Policy:
     tokenizer = HFTokenizer(AutoTokenizer.from_pretrained(folder))
     return policy_of(lora_of(folder), tokenizer, temperature=0.7)
 
@@ -139,9 +139,9 @@ def setup(base) -> Any:
     return build_experiment(resolve(composed(*base, "sampling.temperature=0.7")))
 
 
-def served(policy: TorchPolicy, setup: Any, run_folder: Any, *servers: SmallServer, **given: str):
+def served(policy: Policy, setup: Any, run_folder: Any, *servers: SmallServer, **given: str):
     settings = ServerSettings(urls=[server.url for server in servers], **given)
-    save = partial(save_adapter, policy.model)
+    save = partial(save_adapter, policy.machine.model)
     return serve(policy, replace(setup, servers=settings), run_folder, save=save, vocabulary=340)
 
 

@@ -15,9 +15,10 @@ from wordle_rl.backends.loading import explain_load_errors
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, finish_loggers
 from wordle_rl.backends.memory import measure_memory, settle_memory
 from wordle_rl.backends.mlx.load import assemble, load_model
-from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.backends.mlx.machine import MlxMachine
 from wordle_rl.policy.computing import Computing, Precision
 from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.settings import BackendSettings, MlxSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.folder import RunFolder
@@ -29,7 +30,7 @@ from wordle_rl.training.loop import Training, run_training
 
 def build_policy(
     model: ModelSettings, backend: MlxSettings, *, temperature: float, optim: Optim
-) -> MlxPolicy:
+) -> Policy:
     """The policy on MLX's default device."""
     mx.set_cache_limit(int(backend.cache_gb * 2**30))
     if mx.metal.is_available():
@@ -39,26 +40,29 @@ def build_policy(
         mx.disable_compile()  # mlx-lm's fused functions, for which a CPU needs a C++ compiler
     precision = _choose_precision(backend)
     loaded = load_model(model, precision=precision)
-    policy = MlxPolicy(
+    machine = MlxMachine(
         loaded,
-        temperature=temperature,
         optim=optim,
         precision=precision,
+        gradient_checkpointing=backend.gradient_checkpointing,
+    )
+    policy = Policy(
+        machine,
+        temperature=temperature,
         micro_batch_tokens=backend.micro_batch_tokens,
         max_context=model.max_context,
-        gradient_checkpointing=backend.gradient_checkpointing,
     )
     policy.computing = Computing(precision=precision).with_notes(loaded.tokenizer.notes)
     return policy
 
 
-def open_plain(folder: Path, *, max_context: int) -> MlxPolicy:
+def open_plain(folder: Path, *, max_context: int) -> Policy:
     """A policy on what mlx-lm makes of a folder by itself, in float32."""
     with explain_load_errors(str(folder), on_disk=True, library="mlx-lm"):
         model, config = mlx_lm_utils.load_model(folder)
         model.set_dtype(mx.float32)
         loaded = assemble(model, config, folder, tokenizer=folder)
-    return MlxPolicy(loaded, temperature=1.0, optim=Optim(), max_context=max_context)
+    return Policy(MlxMachine(loaded, optim=Optim()), max_context=max_context)
 
 
 def answer_plainly(folder: Path, prompts: Sequence[Sequence[int]], most: int) -> list[list[int]]:

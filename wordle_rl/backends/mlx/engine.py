@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 import numpy as np
-from mlx_lm.sample_utils import apply_top_k, apply_top_p
 from numpy.typing import NDArray
 
 from wordle_rl.backends.mlx.causal_lm import MlxLM
@@ -85,10 +84,6 @@ def draw_tokens(
     greedy = sampling.temperature == 0.0
     logits = logits if greedy else logits / sampling.temperature
     logits = logits - mx.max(logits, axis=-1, keepdims=True)
-    if 0 < sampling.top_k < logits.shape[-1] and not greedy:
-        logits = apply_top_k(logits, sampling.top_k)
-    if sampling.top_p < 1.0 and not greedy:
-        logits = apply_top_p(logits, sampling.top_p)
     shares = mx.exp(logits)
     total = mx.sum(shares, axis=-1, keepdims=True)
     if greedy:
@@ -113,7 +108,7 @@ def _fetch(logprobs: mx.array) -> NDArray[np.float32]:
 class MlxRows:
     """A wordle_rl.policy.prefix_cache.CachedModel. Hidden states are [n, H], logits [n, V]."""
 
-    whole = False
+    appends_only = False
     draw = staticmethod(draw_tokens)
 
     def __init__(self, lm: MlxLM) -> None:

@@ -121,7 +121,7 @@ def _load_folder(settings: ModelSettings, location: str, precision: Precision) -
         if taught is not None and not settings.any_base:
             check_base(folder, found, str(base))
         model, config = load_base(base)
-        rounds = precision == "bf16" and (lora or settings.frozen)
+        rounds = precision == "bf16" and (lora or settings.only_scores)
         _cast(model, mx.bfloat16 if rounds else mx.float32)
         if taught is not None:
             _load_adapter(model, folder)
@@ -131,7 +131,7 @@ def _load_folder(settings: ModelSettings, location: str, precision: Precision) -
     adapter = None if taught is None else read_object(folder / ADAPTER)
     if settings.lora is not None:
         adapter = _choose_adapter(model, settings.lora, adapter, portable_name(str(base)))
-    model.freeze() if settings.frozen else _choose_trained(model, lora)
+    model.freeze() if settings.only_scores else _choose_trained(model, lora)
     return replace(loaded, adapter=adapter, base=found)
 
 

@@ -25,17 +25,18 @@ from wordle_rl.backends.torch.devices import (
     prepare_memory,
 )
 from wordle_rl.backends.torch.load import load_model, save_adapter
-from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.backends.torch.machine import TorchMachine
 from wordle_rl.backends.torch.processes import (
+    Follow,
     ProcessLost,
     TorchProcesses,
-    Work,
     join_processes,
     start_processes,
 )
 from wordle_rl.policy.computing import Computing
 from wordle_rl.policy.models import MAIN
 from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.folder import RunFolder
@@ -56,14 +57,14 @@ class TrainingModule(LightningModule):
     A run calls training_step() in a plain loop. A Trainer can call it as well.
     """
 
-    def __init__(self, policy: TorchPolicy, run_step: Callable[[int], object]) -> None:
+    def __init__(self, machine: TorchMachine, run_step: Callable[[int], object]) -> None:
         """run_step: does a step, counted from 0."""
         super().__init__()
         self.automatic_optimization = False
-        self.model, self._policy, self._run_step = policy.model, policy, run_step
+        self.model, self._machine, self._run_step = machine.model, machine, run_step
 
     def configure_optimizers(self) -> Any:
-        return self._policy.optimizers
+        return self._machine.optimizers
 
     def training_step(self, batch: int, batch_idx: int = 0) -> None:
         self._run_step(int(batch))
@@ -77,7 +78,7 @@ def build_policy(
     optim: Optim,
     place: int = 0,
     computing: Computing | None = None,
-) -> TorchPolicy:
+) -> Policy[TorchMachine]:
     """The policy on the device that the settings name. place: of the device on this machine.
 
     computing: how to compute there, None to find out.
@@ -85,17 +86,20 @@ def build_policy(
     device = choose_device(backend, place)
     computing = computing or choose_computing(backend, torch.device(device))
     network, tokenizer = load_model(model, precision=computing.precision, device=device)
-    policy = TorchPolicy(
+    machine = TorchMachine(
         network,
         tokenizer,
-        temperature=temperature,
         optim=optim,
         precision=computing.precision,
-        micro_batch_tokens=backend.tokens_asked,
-        max_context=model.max_context,
         gradient_checkpointing=backend.gradient_checkpointing,
     )
-    policy.computing = computing.with_notes((*tokenizer.notes, *policy.lm.notes))
+    policy = Policy(
+        machine,
+        temperature=temperature,
+        micro_batch_tokens=backend.tokens_asked,
+        max_context=model.max_context,
+    )
+    policy.computing = computing.with_notes((*tokenizer.notes, *machine.lm.notes))
     return policy
 
 
@@ -131,7 +135,7 @@ def answer_plainly(
 
 
 def train(
-    setup: Experiment, folder: RunFolder, *, resume: bool, interrupts: Interrupts, work: Work
+    setup: Experiment, folder: RunFolder, *, resume: bool, interrupts: Interrupts, work: Follow
 ) -> dict[str, Any]:
     """Run the experiment in its folder. Returns the summary.
 
@@ -151,7 +155,7 @@ def _train(
     folder: RunFolder,
     resume: bool,
     interrupts: Interrupts,
-    work: Work,
+    work: Follow,
     stack: ExitStack,
 ) -> dict[str, Any]:
     processes: Processes = ALONE
@@ -172,19 +176,19 @@ def _train(
                 "checkpoints": _list_checkpoints(folder),
             }
         )
-        processes.use_device(policy.device)
+        processes.use_device(policy.machine.device)
         policy.processes = processes
     with user_errors():
         stack.enter_context(_let_servers_play(policy, setup, folder.path, interrupts.check))
         reporter = LightningReporter(loggers, setup.config)
         training = Training(policy, setup, folder, reporter, interrupts.check)
-        module = TrainingModule(policy, training.run_step)
+        module = TrainingModule(policy.machine, training.run_step)
     summary = run_training(training, module.training_step, resume=resume, interrupts=interrupts)
     finish_loggers(loggers, setup.config)
     return summary
 
 
-def share_choices(setup: Experiment, policy: TorchPolicy) -> dict[str, Any]:
+def share_choices(setup: Experiment, policy: Policy) -> dict[str, Any]:
     """The config for other processes, with what the first process chose.
 
     All processes have one precision. Each finds its own number of threads if that is auto.
@@ -209,7 +213,7 @@ def follow(build: Callable[[dict[str, Any]], Experiment], processes: TorchProces
             "let output_dir= name a folder that all machines share under the same path"
         )
     policy, setup = _build_policy(build(task["config"]))
-    processes.use_device(policy.device)
+    processes.use_device(policy.machine.device)
     policy.processes = processes
     training = Training(policy, setup, folder, LightningReporter([]))
     if not (task["resume"] and training.restore()):
@@ -223,7 +227,7 @@ def _list_checkpoints(folder: RunFolder) -> list[str]:
     return sorted(path.name for path in folder.checkpoints.glob("step_*"))
 
 
-def _build_policy(setup: Experiment) -> tuple[TorchPolicy, Experiment]:
+def _build_policy(setup: Experiment) -> tuple[Policy[TorchMachine], Experiment]:
     """The policy of this process, and the experiment with numbers in place of auto."""
     launch, backend = read_launch(), setup.backend
     assert isinstance(backend, LightningSettings)
@@ -251,7 +255,7 @@ def _build_policy(setup: Experiment) -> tuple[TorchPolicy, Experiment]:
 
 
 def _let_servers_play(
-    policy: TorchPolicy, setup: Experiment, run: Path, check: Callable[[], None]
+    policy: Policy[TorchMachine], setup: Experiment, run: Path, check: Callable[[], None]
 ) -> AbstractContextManager[None]:
     """Let vLLM servers play for the policy during the block, with rollout.engine=vllm.
 
@@ -261,6 +265,6 @@ def _let_servers_play(
         return nullcontext()
     from wordle_rl.backends.vllm import serve
 
-    network: Any = policy.model
+    network: Any = policy.machine.model
     save, vocabulary = partial(save_adapter, network), len(network.get_input_embeddings().weight)
     return serve(policy, setup, run, check, save=save, vocabulary=vocabulary)

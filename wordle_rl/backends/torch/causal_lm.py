@@ -28,9 +28,8 @@ from wordle_rl.backends.sizes import LONGEST_WRITTEN_OUT
 from wordle_rl.backends.torch.fast import head as fast_head
 from wordle_rl.backends.torch.fast import training as fast_training
 from wordle_rl.backends.torch.fast.rollouts import FastQwen2, can_be_fast
-from wordle_rl.policy.batch import find_ends
+from wordle_rl.policy.batch import Blocks, arrange_blocks, find_ends, number_prefixes
 from wordle_rl.policy.grammar import LOW, Options
-from wordle_rl.policy.prefixes import Blocks, arrange_blocks, number_prefixes
 from wordle_rl.policy.token_outputs import LanguageModel, Part, Wanted
 from wordle_rl.runs.instantiate import ConfigError
 
@@ -158,14 +157,18 @@ class CausalLM(LanguageModel):
         weight, most = self.head_weight, self.states_at_once(wanted)
         if entropy or weight is None or weight.requires_grad or weight.device.type != "cpu":
             return super().score_states(states, wanted, temperature, entropy)
-        return (fast_head.compute_logprobs(self, states, wanted, temperature, most),)
+        rows = min(most, fast_head.ROWS)
+        logprobs: Any = fast_head.LogProbs.apply(states, self, wanted, temperature, rows)
+        return (logprobs,)
 
     def score_part(
         self, states: torch.Tensor, part: Part, temperature: float, entropy: bool
     ) -> tuple[torch.Tensor, ...]:
-        if self.head_weight is None:
+        weight = self.head_weight
+        if weight is None:
             return super().score_part(states, part, temperature, entropy)
-        return fast_head.score_part(self, states, part, temperature, entropy)
+        found: Any = fast_head.Scores.apply(states, weight, self, part, temperature, entropy)
+        return found
 
     def choose_rollout_trunk(self) -> CausalLM | FastQwen2:
         """The fastest trunk for rollouts with the current weights."""

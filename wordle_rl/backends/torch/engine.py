@@ -1,13 +1,12 @@
 """The rollout engine's model on torch, over any decoder-only transformers model, and its draws."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from transformers import Cache, TopKLogitsWarper, TopPLogitsWarper
+from transformers import Cache
 
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.policy.engine import NotFinite
@@ -26,16 +25,14 @@ def draw_tokens(
 ) -> tuple[Ints, NDArray[np.float32]]:
     """Draw a token for each row: invert the row's distribution at its uniform number.
 
-    logits: float32 [n, V]. uniforms: [n]. Returns token ids and their natural log-probabilities
-    after temperature, top-k and top-p. At temperature 0 the most likely token is taken, and its
-    log-probability is the one at temperature 1. Raises NotFinite.
+    logits: float32 [n, V]. uniforms: [n]. Returns token ids and their natural log-probabilities at
+    the temperature. At temperature 0 the most likely token is taken, and its log-probability is the
+    one at temperature 1. Raises NotFinite.
     """
     if sampling.temperature == 0.0:
         chosen = logits.argmax(dim=-1, keepdim=True)
         return chosen[:, 0].cpu().numpy(), _fetch(logits.log_softmax(-1).gather(1, chosen)[:, 0])
     scale = 1.0 / sampling.temperature
-    if sampling.top_k or sampling.top_p < 1.0:
-        logits, scale = _mask_unlikely(logits * scale, sampling), 1.0
     # MPS has no float64.
     exact = torch.float32 if logits.device.type == "mps" else torch.float64
     numbers = torch.from_numpy(uniforms).to(logits.device, exact)[:, None]
@@ -89,14 +86,6 @@ def _fetch(logprobs: torch.Tensor) -> NDArray[np.float32]:
     if not np.isfinite(found).all():
         raise NotFinite
     return found
-
-
-def _mask_unlikely(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
-    """Logits in which every token that top-k or top-p excludes is minus infinity."""
-    unread: Any = None  # the ids so far
-    if sampling.top_k:
-        logits = TopKLogitsWarper(sampling.top_k)(unread, logits)
-    return TopPLogitsWarper(sampling.top_p)(unread, logits) if sampling.top_p < 1.0 else logits
 
 
 class SlotCache(Cache):
@@ -181,7 +170,7 @@ class SlotCache(Cache):
 class TorchRows:
     """A wordle_rl.policy.prefix_cache.CachedModel. Hidden states are [n, H], logits [n, V]."""
 
-    whole = False
+    appends_only = False
     draw = staticmethod(draw_tokens)
 
     def __init__(self, lm: CausalLM) -> None:

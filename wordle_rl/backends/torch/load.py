@@ -69,7 +69,7 @@ def load_model(
     if settings.path == UNTRAINED:
         model, inner = build_untrained(seed=settings.seed, **shape)
     else:
-        frozen = settings.frozen or settings.lora is not None or settings.is_adapter
+        frozen = settings.only_scores or settings.lora is not None or settings.is_adapter
         dtype = DTYPES[precision] if frozen else torch.float32
         quantized = quantization_arguments(settings.quantize, dtype, device)
         notice_offline(settings.location)

@@ -28,7 +28,7 @@ from wordle_rl.runs.instantiate import ConfigError
 _MOST_OFF = {2: 0.05, 4: 1e-3}  # mean relative error of hidden states, by bytes of a number
 
 
-class Batch(DynamicCache):
+class CacheRows(DynamicCache):
     """Rows that are computed together. Each ends in the last column of keys and values."""
 
     lengths: Ints  # [rows] tokens, the longest row fills all columns
@@ -80,16 +80,16 @@ class PlainLM(CausalLM):
             states = self._trunk(input_ids=self.to_array(ids), use_cache=False).last_hidden_state
         return states[:, :-1][self.to_array(trained)[:, 1:]]
 
-    def start(self, rows: int) -> Batch:
+    def start(self, rows: int) -> CacheRows:
         """So many empty rows. Layers with a window hold all, so that rows can be joined."""
-        batch = Batch(config=self.config)
+        batch = CacheRows(config=self.config)
         for place, layer in enumerate(batch.layers):
             if getattr(layer, "is_sliding", False):
                 batch.layers[place] = cache_utils.DynamicLayer()
         batch.lengths = np.zeros(rows, np.int64)
         return batch
 
-    def advance(self, batch: Batch, ids: torch.Tensor) -> torch.Tensor:
+    def advance(self, batch: CacheRows, ids: torch.Tensor) -> torch.Tensor:
         """Feed ids [n, T] to all rows. Returns their last hidden states [n, H]."""
         if self._singly and ids.shape[1] > 1 and batch.lengths.any():
             return [self.advance(batch, part) for part in ids.split(1, dim=1)][-1]
@@ -127,11 +127,11 @@ class _States(tuple):
 class PlainRows(TorchRows):
     """A wordle_rl.policy.prefix_cache.CachedModel. A copied slot is a row that is read twice."""
 
-    whole = True
+    appends_only = True
 
     def __init__(self, lm: PlainLM) -> None:
         self._lm = lm
-        self._rows: dict[int, tuple[Batch, int]] = {}  # by slot
+        self._rows: dict[int, tuple[CacheRows, int]] = {}  # by slot
 
     @torch.inference_mode()
     def feed(self, ids: Ints, starts: Ints, last: Ints) -> torch.Tensor:
@@ -158,11 +158,11 @@ class PlainRows(TorchRows):
     def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
         self._rows |= dict(zip(targets, [self._rows[slot] for slot in sources], strict=True))
 
-    def _assign(self, slots: Sequence[int], batch: Batch) -> None:
+    def _assign(self, slots: Sequence[int], batch: CacheRows) -> None:
         self._rows |= {slot: (batch, row) for row, slot in enumerate(slots)}
 
 
-def _join(rows: list[tuple[Batch, int]]) -> Batch:
+def _join(rows: list[tuple[CacheRows, int]]) -> CacheRows:
     """A new batch of rows of some others."""
     sources = list({id(batch): batch for batch, _ in rows}.values())
     picked = [[i for i, (own, _) in enumerate(rows) if own is batch] for batch in sources]

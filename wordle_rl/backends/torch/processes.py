@@ -28,7 +28,7 @@ from wordle_rl.runs.interrupts import Interrupts
 from wordle_rl.runs.processes import Launch, Processes
 
 T = TypeVar("T")
-Work = Callable[[Launch, str], None]  # what another process does, given the file where all meet
+Follow = Callable[[Launch, str], None]  # what another process does, given the file where all meet
 
 _COME = timedelta(minutes=5)  # in which all processes must have come
 _PATIENCE = timedelta(hours=2)  # of a collective; a death closes a connection and shows at once
@@ -133,16 +133,16 @@ def join_processes(launch: Launch, file: str = "") -> Iterator[TorchProcesses]:
 
 
 @contextmanager
-def start_processes(size: int, work: Work, interrupts: Interrupts) -> Iterator[TorchProcesses]:
+def start_processes(size: int, follow: Follow, interrupts: Interrupts) -> Iterator[TorchProcesses]:
     """Start the other size - 1 processes on this machine and join them. They end with the block.
 
-    work: what each of them does. A second signal kills them, even if one hangs.
+    follow: what each of them does. A second signal kills them, even if one hangs.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = str(Path(folder) / "meeting")
         context: Any = spawn(
             _enter,
-            (work, size, file),
+            (follow, size, file),
             nprocs=size - 1,
             join=False,
             daemon=True,
@@ -169,11 +169,11 @@ def _meet(file: str, size: int) -> Any:
     return dist.FileStore(file, size)  # pyright: ignore[reportPrivateImportUsage]
 
 
-def _enter(index: int, work: Work, size: int, file: str) -> None:
+def _enter(index: int, follow: Follow, size: int, file: str) -> None:
     """The beginning of a spawned process."""
     launch = _place(index + 1, size)
     os.environ.update(launch.variables())
-    work(launch, file)
+    follow(launch, file)
 
 
 def _place(rank: int, size: int) -> Launch:

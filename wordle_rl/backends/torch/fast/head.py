@@ -13,31 +13,8 @@ from torch.autograd.function import once_differentiable
 
 from wordle_rl.policy.token_outputs import Part, Wanted
 
-_ROWS = 256  # of a head that is not trained: more hidden states at once are no faster
+ROWS = 256  # of a head that is not trained: more hidden states at once are no faster
 _TINY = 1e-38  # its logarithm is finite
-
-
-def score_part(
-    lm: Any, states: torch.Tensor, part: Part, temperature: float, entropy: bool
-) -> tuple[torch.Tensor, ...]:
-    """Log-probabilities [P], and perhaps entropies [P], of what is wanted after states [P, H].
-
-    lm: a CausalLM with a head_weight, which gets its gradient, too, if it is trained.
-    """
-    found: Any = _Scores.apply(states, lm.head_weight, lm, part, temperature, entropy)
-    return found
-
-
-def compute_logprobs(
-    lm: Any, states: torch.Tensor, wanted: Wanted, temperature: float, most: int
-) -> torch.Tensor:
-    """Log-probabilities [P] of what is wanted after hidden states [P, H].
-
-    lm: a CausalLM with a head_weight, which gets no gradient. most: states whose logits may exist
-    at once.
-    """
-    logprobs: Any = _LogProbs.apply(states, lm, wanted, temperature, min(most, _ROWS))
-    return logprobs
 
 
 class _Table(NamedTuple):
@@ -69,7 +46,12 @@ def _open_rows(lm: Any, part: Part, weight: torch.Tensor) -> torch.Tensor:
     return weight if part.options is None else weight[lm.to_array(part.options.tokens)]
 
 
-class _Scores(torch.autograd.Function):
+class Scores(torch.autograd.Function):
+    """Log-probabilities [P], and perhaps entropies [P], of what is wanted after states [P, H].
+
+    weight: the head_weight of lm, a CausalLM. It gets its gradient, too, if it is trained.
+    """
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -130,7 +112,13 @@ def _logarithms(table: _Table) -> torch.Tensor:
     return table.values.clamp(min=_TINY).log_()
 
 
-class _LogProbs(torch.autograd.Function):
+class LogProbs(torch.autograd.Function):
+    """Log-probabilities [P] of what is wanted after hidden states [P, H].
+
+    lm: a CausalLM with a head_weight, which gets no gradient. rows: states whose logits exist at
+    once.
+    """
+
     @staticmethod
     def forward(
         ctx: Any, states: torch.Tensor, lm: Any, wanted: Wanted, temperature: float, rows: int

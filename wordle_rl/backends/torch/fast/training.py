@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from wordle_rl.backends.torch.fast.merged_lora import MergedLinear, multiply
 from wordle_rl.backends.torch.fast.norms import RmsNorm
-from wordle_rl.policy.prefixes import Blocks
+from wordle_rl.policy.batch import Blocks
 
 
 class Layout(NamedTuple):

@@ -1,11 +1,11 @@
-"""wordle-rl rescore: stored games under other rewards."""
+"""Stored games under other rewards."""
 
 import json
 
 import pytest
 
+from research.rescore import rescore
 from tests.helpers.runs import run
-from wordle_rl.commands.rescore import rescore
 
 GIVEN = (
     "experiment=none model=micro history=upto4 rollout.groups=4 num_generations=3 trainer.steps=2 "

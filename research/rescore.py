@@ -1,43 +1,35 @@
-"""wordle-rl rescore: what a run's stored games would have earned under other rewards."""
+"""What a run's stored games would have earned under other rewards.
 
-from __future__ import annotations
+    python research/rescore.py outputs/<run> reward=phase2 reward.components.win.weight=3
 
-from typing import TYPE_CHECKING, Annotated, Any
+Prints the mean reward of a game by component, as it was and as it would be: of the training games
+in games.jsonl, and of the first and the last validation, by their steps. Nothing is played again.
+"""
 
-import typer
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from wordle_rl.commands.eval_players import Tournament, build_tournament, read_settings
+from wordle_rl.commands.resume import list_keys
+from wordle_rl.evaluation.summary import reward_means
+from wordle_rl.game.rules import Clue, Game, GameStatus, State, feedback_code
+from wordle_rl.prompts.parser import thought_of
+from wordle_rl.rewards.brevity import Brevity
+from wordle_rl.rewards.scoring import GameReward, RewardSet, build_reward_set
+from wordle_rl.rollouts.play import new_games
+from wordle_rl.runs.config import compose_config
+from wordle_rl.runs.errors import user_errors
+from wordle_rl.runs.files import FolderError, StepLog
+from wordle_rl.runs.folder import RunFolder, find_run
+from wordle_rl.runs.instantiate import ConfigError
 
-    from wordle_rl.commands.eval_players import Tournament
-    from wordle_rl.game.rules import Game
-    from wordle_rl.rewards.scoring import GameReward, RewardSet
-    from wordle_rl.runs.files import StepLog
-    from wordle_rl.runs.folder import RunFolder
 
+def rescore(run: str, settings: Sequence[str]) -> None:
+    """Judge the stored games of a run by other rewards.
 
-def rescore(
-    run: Annotated[str, typer.Argument(help="folder of a run, or latest")],
-    settings: Annotated[
-        list[str],
-        typer.Argument(metavar="reward=...", help="also reward.components.win.weight=3 and such"),
-    ],
-) -> None:
-    """Judge the stored games of a run by other rewards, without playing them again.
-
-    Prints the mean reward of a game by component, as it was and as it would be: of the training
-    games in games.jsonl, and of the first and the last validation, by their steps.
+    run: its folder, or latest. settings: reward=..., also reward.components.win.weight=3 and such.
     """
-    from wordle_rl.commands.eval_players import build_tournament, read_settings
-    from wordle_rl.commands.resume import list_keys
-    from wordle_rl.evaluation.summary import reward_means
-    from wordle_rl.rewards.brevity import Brevity
-    from wordle_rl.rewards.scoring import GameReward, build_reward_set
-    from wordle_rl.runs.config import compose_config
-    from wordle_rl.runs.files import FolderError
-    from wordle_rl.runs.folder import find_run
-    from wordle_rl.runs.instantiate import ConfigError
-
     if wrong := [key for key in sorted(list_keys(settings)) if key.partition(".")[0] != "reward"]:
         raise ConfigError(f"rescore takes reward=... and reward.<key>=..., not {wrong[0]}")
     given = [f"run={run}", *settings]
@@ -76,8 +68,6 @@ def _list_games(folder: RunFolder) -> list[tuple[str, StepLog, int | None]]:
 
 def _reward_game(game: Game, rewards: RewardSet, *, by_turn: bool) -> GameReward:
     """by_turn: of rollout=best_of, where each turn has a reward of its own."""
-    from wordle_rl.rewards.scoring import GameReward
-
     parts = [[turn] for turn in game.turns] if by_turn else [game.turns]
     left = game.state.max_turns - game.state.turn if game.lost else 0
     scored = [rewards.reward_turns(turns, unplayed=0).turns for turns in parts[:-1]]
@@ -98,10 +88,6 @@ def _print_means(columns: Mapping[str, Mapping[str, float]]) -> None:
 
 def _play_again(record: dict[str, Any], tournament: Tournament) -> Game:
     """The game of a record, by the rules and words of its run."""
-    from wordle_rl.game.rules import Clue, GameStatus, State, feedback_code
-    from wordle_rl.prompts.parser import thought_of
-    from wordle_rl.rollouts.play import new_games
-
     secret, guesses = record["secret"], [guess for guess, _ in record["clues_at_start"]]
     clues = tuple(Clue(guess, feedback_code(guess, secret)) for guess in guesses)
     start = State(clues, len(clues), tournament.rules.max_turns)
@@ -114,3 +100,8 @@ def _play_again(record: dict[str, Any], tournament: Tournament) -> Game:
     if [str(turn.kind) for turn in game.turns] != record["kinds"]:
         raise ValueError("its answers count otherwise by the words and rules of the run")
     return game
+
+
+if __name__ == "__main__":
+    with user_errors():
+        rescore(sys.argv[1], sys.argv[2:])

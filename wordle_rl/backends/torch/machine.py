@@ -1,4 +1,4 @@
-"""The policy on torch: one causal language model, fully trained or with a LoRA adapter.
+"""A policy's machine on torch: one causal language model, fully trained or with a LoRA adapter.
 
 Trained weights are float32. With precision bf16 or fp16 a fully trained model plays, scores and
 learns through one copy of it, which every update refreshes. Under LoRA the frozen base was loaded
@@ -12,15 +12,15 @@ it, the scale is halved and the update begins again.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import nn
 
-from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.saving import save_model, save_tokenizer
 from wordle_rl.backends.sizes import is_known
 from wordle_rl.backends.torch.causal_lm import CausalLM, ValueHead
@@ -35,40 +35,37 @@ from wordle_rl.backends.torch.optimizers import (
     save_states,
 )
 from wordle_rl.backends.torch.plain import PlainLM, PlainRows
-from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.computing import Precision
-from wordle_rl.policy.engine import NotFinite
-from wordle_rl.policy.policy import Policy
-from wordle_rl.policy.token_outputs import RowIndex
+from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.prefix_cache import CachedModel
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.runs.files import read_object, write_json
-from wordle_rl.runs.processes import ALONE
+from wordle_rl.runs.processes import Processes
+from wordle_rl.runs.timing import Timers
 
 _OPTIMIZER, _SCALE = "optimizer.safetensors", "loss_scale.json"
 
 
-class TorchPolicy(Policy):
-    """A policy on one device per process."""
-
-    make_cache = TorchRows
-    _start: list[torch.Tensor] | None
+class TorchMachine:
+    """A wordle_rl.policy.policy.Machine on one device per process."""
 
     def __init__(
         self,
         model: nn.Module,
         tokenizer: HFTokenizer,
         *,
+        optim: Optim,
+        precision: Precision = "fp32",
         gradient_checkpointing: bool = False,
-        **settings: Any,
     ) -> None:
         """model: of transformers or peft, on its device. Parameters with requires_grad are trained.
 
-        settings: as of Policy.
+        Raises ConfigError for a model that cannot play or learn here.
         """
-        super().__init__(tokenizer, **settings)
-        precision, optim = self.computing.precision, self.optim
         model.eval()  # dropout stays off: scores must not depend on chance
-        self.model = model
+        self.model, self.tokenizer = model, tokenizer
+        self.precision: Precision = precision
+        self.timers, self.scale_fell, self._optim = Timers(), False, optim
         self.trainable = [p for p in model.parameters() if p.requires_grad]
         self.optimizers = build_optimizers(model, optim, precision)
         self.backward: Callable[[torch.Tensor], None] = torch.Tensor.backward
@@ -79,7 +76,7 @@ class TorchPolicy(Policy):
         on_cpu = next(model.parameters()).device.type == "cpu"
         self._merged = merge_adapter(model) if self._is_lora and on_cpu and known else None
         computes = _copy_model(model, precision) if self._has_copy else self._merged or model
-        kind, self.make_cache = (CausalLM, TorchRows) if known else (PlainLM, PlainRows)
+        kind = CausalLM if known else PlainLM
         self.lm = kind(computes, checkpointing=gradient_checkpointing)
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
         self._scaler.scale(torch.zeros(1, device=self.device))  # prepares it in every process
@@ -104,9 +101,33 @@ class TorchPolicy(Policy):
 
         return count(self.trainable), count(self.model.parameters())
 
-    def keep_reference(self) -> None:
-        """Make the current weights the reference."""
-        self._start = [weight.detach().clone() for weight in self._changing()]
+    @property
+    def is_finite(self) -> bool:
+        used = (copied for copied, _ in self._copied_and_masters())  # fp16 holds less than fp32
+        return all(bool(weight.isfinite().all()) for weight in (*self.trainable, *used))
+
+    def make_rows(self) -> CachedModel:
+        return PlainRows(self.lm) if isinstance(self.lm, PlainLM) else TorchRows(self.lm)
+
+    def keep(self) -> Callable[[], AbstractContextManager[None]]:
+        kept = [weight.detach().clone() for weight in self._changing()]
+
+        def exchange() -> None:
+            """Let the kept weights take the place of the others, or give it back."""
+            for place, weight in enumerate(self._changing()):
+                weight.data, kept[place] = kept[place], weight.data
+            if self._merged is not None:
+                refresh_sums(self._merged)
+
+        @contextmanager
+        def use() -> Iterator[None]:
+            exchange()
+            try:
+                yield
+            finally:
+                exchange()
+
+        return use
 
     def _changing(self) -> list[nn.Parameter]:
         """The weights that updates change, in the form that the model computes with."""
@@ -114,43 +135,25 @@ class TorchPolicy(Policy):
             return list(self.lm.model.parameters())
         return [weight for weight in self.model.parameters() if weight.requires_grad]
 
-    @contextmanager
-    def use_reference(self) -> Iterator[None]:
-        self._exchange_reference()
-        try:
-            yield
-        finally:
-            self._exchange_reference()
-
-    def _exchange_reference(self) -> None:
-        """Let the reference take the place of the weights, or give it back."""
-        assert self._start is not None
-        for place, weight in enumerate(self._changing()):
-            weight.data, self._start[place] = self._start[place], weight.data
-        if self._merged is not None:
-            refresh_sums(self._merged)
-
-    def rehearsal(self) -> TorchPolicy | None:
-        """See Policy. A GPU waits for much else, and so does this process for servers."""
-        if self.device.type != "cpu" or self.served or self._scaler.is_enabled():
+    def rehearsal(self) -> Self | None:
+        if self.device.type != "cpu" or self._scaler.is_enabled():  # a GPU waits for much else
             return None
         other = copy.copy(self)
-        other.processes, other.apply_gradients = ALONE, []
+        other.apply_gradients = []
         return other
 
     def add_value_head(self) -> None:
-        """Add a linear head that learns values from the trunk's hidden states."""
         self.lm.value_head = ValueHead(self.lm.config.hidden_size).to(self.device)
         parameters = list(self.lm.value_head.parameters())
         self.trainable += parameters
-        self.optimizers.append(build_adamw(parameters, self.optim, weight_decay=0.0))
+        self.optimizers.append(build_adamw(parameters, self._optim, weight_decay=0.0))
         self.apply_gradients.append(self.optimizers[-1].step)
 
-    def _add_gradient(self, batch: Batch, rows: RowIndex, algorithm: Algorithm) -> dict[str, float]:
+    def add_gradient(self, loss: Callable[[], tuple[Any, dict[str, Any]]]) -> dict[str, float]:
         with self.timers("forward"):
-            loss, parts = self.lm.compute_loss(batch, rows, algorithm, self._temperature)
+            total, parts = loss()
         with self.timers("backward"):
-            self.backward(self._scaler.scale(loss))
+            self.backward(self._scaler.scale(total))
             if self._has_copy:
                 self._move_gradients()
         return {name: value.item() for name, value in parts.items()}
@@ -163,13 +166,20 @@ class TorchPolicy(Policy):
                 master.grad = gradient if master.grad is None else master.grad.add_(gradient)
                 copied.grad = None
 
-    def _share_gradients(self) -> None:
-        have = self.processes.gather([parameter.grad is not None for parameter in self.trainable])
+    def share_gradients(self, processes: Processes) -> None:
+        have = processes.gather([parameter.grad is not None for parameter in self.trainable])
         anywhere = map(any, zip(*have, strict=True))
         for parameter, needed in zip(self.trainable, anywhere, strict=True):
             if needed and parameter.grad is None:  # nothing to train in this process
                 parameter.grad = torch.zeros_like(parameter)
-        self.processes.add_up([p.grad for p in self.trainable if p.grad is not None])
+        processes.add_up([p.grad for p in self.trainable if p.grad is not None])
+
+    def step(self, *, apply: bool) -> float:
+        norm = self._clip_gradients()
+        if apply and math.isfinite(norm):
+            self._take_step()
+        self.drop_gradients()
+        return norm
 
     def _clip_gradients(self) -> float:
         if self._scaler.is_enabled():
@@ -177,8 +187,8 @@ class TorchPolicy(Policy):
             for optimizer in self.optimizers:
                 self._scaler.unscale_(optimizer)
             self._scaler.update()
-            self._scale_fell = self._scaler.get_scale() < scale and scale > 1.0
-        limit = self.optim.clip_grad_norm or float("inf")
+            self.scale_fell = self._scaler.get_scale() < scale and scale > 1.0
+        limit = self._optim.clip_grad_norm or float("inf")
         return float(torch.nn.utils.clip_grad_norm_(self.trainable, limit))
 
     def _take_step(self) -> None:
@@ -186,23 +196,23 @@ class TorchPolicy(Policy):
             apply()
         self.refresh_copy()
 
-    def _drop_gradients(self) -> None:
+    def drop_gradients(self) -> None:
         for parameter in self.trainable:
             parameter.grad = None
         for copied, _ in self._copied_and_masters():
             copied.grad = None
 
-    def _copy_gradients(self) -> list[torch.Tensor | None]:
+    def copy_gradients(self) -> list[torch.Tensor | None]:
         return [None if p.grad is None else p.grad.clone() for p in self.trainable]
 
-    def _multiply_gradients(self, first: Any) -> tuple[float, float, float]:
+    def multiply_gradients(self, first: Any, processes: Processes) -> tuple[float, float, float]:
         pairs = [
             (p.grad, torch.zeros_like(p.grad) if own is None else own)
             for p, own in zip(self.trainable, first, strict=True)
             if p.grad is not None
         ]
-        if self.processes.size > 1:
-            self.processes.add_up([own for _, own in pairs])
+        if processes.size > 1:
+            processes.add_up([own for _, own in pairs])
         sums = torch.zeros(3, dtype=torch.float64)
         for whole, own in pairs:
             whole, own = whole.flatten().double(), own.flatten().double()
@@ -244,22 +254,14 @@ class TorchPolicy(Policy):
             self.lm.value_head.save(folder)
 
     def save(self, folder: Path) -> None:
-        """Write everything a resumed run needs: export() and the optimisers' states."""
-        used = (copied for copied, _ in self._copied_and_masters())  # fp16 holds less than fp32
-        if not all(weight.isfinite().all() for weight in (*self.trainable, *used)):
-            raise NotFinite("weights")
-        self.check_predictions()
+        """Write export() and the optimisers' states."""
         self.export(folder / "model")
         save_states(self.optimizers, folder / _OPTIMIZER)
         if self._scaler.is_enabled():
             write_json(folder / _SCALE, self._scaler.state_dict())
 
     def load(self, folder: Path) -> None:
-        """Restore what save() wrote. The reference does not change.
-
-        Raises CheckpointError when another model wrote it, or it cannot be read.
-        """
-        self.version += 1
+        """Restore what save() wrote. Raises CheckpointError if that was another model's."""
         load_weights(self.model, folder / "model", is_lora=self._is_lora)
         if self.lm.value_head is not None:
             self.lm.value_head.load(folder / "model")

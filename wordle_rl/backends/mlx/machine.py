@@ -1,4 +1,4 @@
-"""The policy on MLX: one language model, fully trained or with a LoRA adapter.
+"""A policy's machine on MLX: one language model, fully trained or with a LoRA adapter.
 
 Trained weights are kept in float32. With precision bf16 a fully trained model plays, scores and
 learns through bfloat16 copies of them. MLX arrays never change, so keeping a set of weights as the
@@ -7,7 +7,10 @@ reference costs nothing until an update creates new ones.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,6 @@ import numpy as np
 from mlx.utils import tree_flatten
 from mlx_lm.utils import get_total_parameters
 
-from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.mlx.causal_lm import MlxLM
 from wordle_rl.backends.mlx.engine import MlxRows
 from wordle_rl.backends.mlx.load import LoadedModel
@@ -28,30 +30,33 @@ from wordle_rl.backends.mlx.save import (
     save_model_or_adapter,
 )
 from wordle_rl.backends.saving import save_tokenizer
-from wordle_rl.policy.batch import Batch
-from wordle_rl.policy.engine import NotFinite
-from wordle_rl.policy.policy import Policy
-from wordle_rl.policy.token_outputs import RowIndex
+from wordle_rl.policy.computing import Precision
+from wordle_rl.policy.optim import Optim
+from wordle_rl.runs.processes import Processes
+from wordle_rl.runs.timing import Timers
 
 _OPTIMIZER = "optimizer.safetensors"
 
 
-class MlxPolicy(Policy):
-    """A policy on one device."""
+class MlxMachine:
+    """A wordle_rl.policy.policy.Machine on one device, in one process."""
 
-    make_cache = MlxRows
-    _start: Weights | None
+    scale_fell = False
 
     def __init__(
-        self, loaded: LoadedModel, *, gradient_checkpointing: bool = False, **settings: Any
+        self,
+        loaded: LoadedModel,
+        *,
+        optim: Optim,
+        precision: Precision = "fp32",
+        gradient_checkpointing: bool = False,
     ) -> None:
-        """settings: as of Policy."""
-        super().__init__(loaded.tokenizer, **settings)
-        precision = self.computing.precision
-        self.loaded = loaded
+        self.loaded, self.tokenizer = loaded, loaded.tokenizer
+        self.precision: Precision = precision
+        self.timers, self._optim = Timers(), optim
         loaded.model.eval()  # dropout stays off: scores must not depend on chance
         self.weights: Weights = dict(tree_flatten(loaded.model.trainable_parameters()))
-        self.optimizers = Optimizers(self.weights, self.optim, precision)
+        self.optimizers = Optimizers(self.weights, optim, precision)
         self._gradients: Weights = {}
         self._is_lora = loaded.adapter is not None
         self._has_copy = precision == "bf16" and not self._is_lora
@@ -72,24 +77,28 @@ class MlxPolicy(Policy):
         everything = get_total_parameters(self.lm.model)  # but for what LoRA adds
         return trainable, everything + (trainable if self._is_lora else 0)
 
-    def keep_reference(self) -> None:
-        """Make the current weights the reference."""
-        self._start = dict(self._weights_in_use)
+    @property
+    def is_finite(self) -> bool:
+        return all(bool(mx.isfinite(weight).all()) for weight in self.weights.values())
+
+    def make_rows(self) -> MlxRows:
+        return MlxRows(self.lm)
+
+    def keep(self) -> Callable[[], AbstractContextManager[None]]:
+        return partial(self.lm.use_weights, dict(self._weights_in_use))
+
+    def rehearsal(self) -> None:
+        """None: a GPU waits for much else."""
 
     def add_value_head(self) -> None:
-        """Add a linear head that learns values from the trunk's hidden states."""
         self.weights = self.weights | self.lm.add_value_head()
-        self.optimizers = Optimizers(self.weights, self.optim, self.computing.precision)
+        self.optimizers = Optimizers(self.weights, self._optim, self.precision)
         self.refresh_copy()
 
-    def use_reference(self) -> AbstractContextManager[None]:
-        assert self._start is not None
-        return self.lm.use_weights(self._start)
-
-    def _add_gradient(self, batch: Batch, rows: RowIndex, algorithm: Algorithm) -> dict[str, float]:
+    def add_gradient(self, loss: Callable[[], tuple[Any, dict[str, Any]]]) -> dict[str, float]:
         def compute(weights: Weights) -> Any:
             with self.lm.use_weights(self._copy(weights)):
-                return self.lm.compute_loss(batch, rows, algorithm, self._temperature)
+                return loss()
 
         with self.timers("update"):
             (_, parts), new = mx.value_and_grad(compute)(self.weights)
@@ -100,13 +109,16 @@ class MlxPolicy(Policy):
             self._gradients = new
         return {name: value.item() for name, value in parts.items()}
 
-    def _drop_gradients(self) -> None:
+    def drop_gradients(self) -> None:
         self._gradients = {}
 
-    def _copy_gradients(self) -> Weights:
+    def share_gradients(self, processes: Processes) -> None:
+        raise NotImplementedError
+
+    def copy_gradients(self) -> Weights:
         return self._gradients  # MLX arrays never change
 
-    def _multiply_gradients(self, first: Any) -> tuple[float, float, float]:
+    def multiply_gradients(self, first: Any, processes: Processes) -> tuple[float, float, float]:
         sums = np.zeros(3)
         for name, gradient in self._gradients.items():
             whole = np.array(gradient).astype(np.float64).ravel()
@@ -115,10 +127,17 @@ class MlxPolicy(Policy):
         whole, both, one = sums.tolist()
         return whole, both, one
 
+    def step(self, *, apply: bool) -> float:
+        norm = self._clip_gradients()
+        if apply and math.isfinite(norm):
+            self._take_step()
+        self.drop_gradients()
+        return norm
+
     def _clip_gradients(self) -> float:
         if not self._gradients:  # there was nothing to train
             return 0.0
-        self._gradients, norm = clip_gradients(self._gradients, self.optim.clip_grad_norm)
+        self._gradients, norm = clip_gradients(self._gradients, self._optim.clip_grad_norm)
         return norm
 
     def _take_step(self) -> None:
@@ -153,19 +172,13 @@ class MlxPolicy(Policy):
         save_tokenizer(self.tokenizer.inner, folder)
 
     def save(self, folder: Path) -> None:
-        """Write everything a resumed run needs: export() and the optimisers' states."""
-        if not all(mx.isfinite(weight).all() for weight in self.weights.values()):
-            raise NotFinite("weights")
-        self.check_predictions()
+        """Write export() and the optimisers' states."""
         self.export(folder / "model")
         self.optimizers.save(folder / _OPTIMIZER)
 
     def load(self, folder: Path) -> None:
-        """Restore what save() wrote. The reference does not change.
-
-        Raises CheckpointError when another model wrote it, or it cannot be read.
-        """
+        """Restore what save() wrote. Raises CheckpointError if that was another model's."""
         weights = load_weights(folder / "model", self.weights, is_lora=self._is_lora)
         self.optimizers.load(folder / _OPTIMIZER)
-        self.weights, self.version = weights, self.version + 1
+        self.weights = weights
         self.refresh_copy()

@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from wordle_rl.runs.config import flatten, list_brought
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import CONF, CONFIG_DIR, EVAL, TRAIN
+from wordle_rl.runs.paths import CONF, CONFIG_DIR, EVAL_NAME, TRAIN_NAME
 
 STUDY = CONF / "hydra" / "sweeper" / "study.yaml"  # the settings of a study
 _WIDTH = 100  # columns at most
@@ -26,19 +26,19 @@ _OPTIONS = 18  # where the options of choices begin
 _UNEXPLAINED = ("_target_", "defaults", "hydra")  # the program's own keys
 _HEADS = {
     "config": f"""\
-usage: {TRAIN} [choice=option] [setting=value] ...
-       {TRAIN} resume=<run> ...      continues a run
-       {TRAIN} init_from=<run> ...   starts from a run and its settings
-       {TRAIN} -m sweep=<study> ...  runs a study
-       {TRAIN} debug=true ...        two steps, without a report
-       {TRAIN} --cfg job ...         prints the composed settings
-       {TRAIN} --help <group>        explains a choice; all: everything""",
+usage: {TRAIN_NAME} [choice=option] [setting=value] ...
+       {TRAIN_NAME} resume=<run> ...      continues a run
+       {TRAIN_NAME} init_from=<run> ...   starts from a run and its settings
+       {TRAIN_NAME} -m sweep=<study> ...  runs a study
+       {TRAIN_NAME} debug=true ...        two steps, without a report
+       {TRAIN_NAME} --cfg job ...         prints the composed settings
+       {TRAIN_NAME} --help <group>        explains a choice; all: everything""",
     "eval": f"""\
-usage: {EVAL} run=<run> [setting=value] ...
-       {EVAL} model=<option> ...
-       {EVAL} player=<name> ...
-       {EVAL} --cfg job ...    prints the composed settings
-       {EVAL} --help <group>   explains a choice; all: everything""",
+usage: {EVAL_NAME} run=<run> [setting=value] ...
+       {EVAL_NAME} model=<option> ...
+       {EVAL_NAME} player=<name> ...
+       {EVAL_NAME} --cfg job ...    prints the composed settings
+       {EVAL_NAME} --help <group>   explains a choice; all: everything""",
 }
 _USUAL = {  # what the short page has: choices, and settings
     "config": {

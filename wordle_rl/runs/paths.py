@@ -50,8 +50,10 @@ def runnable(line: str) -> str:
     return f"{program} {rest}"
 
 
-TRAIN = runnable("wordle-rl train" if INSTALLED else "python train.py")
-EVAL = runnable("wordle-rl eval" if INSTALLED else "python eval.py")
+# The two main commands by name, and as they can be pasted here.
+TRAIN_NAME = "wordle-rl train" if INSTALLED else "python train.py"
+EVAL_NAME = "wordle-rl eval" if INSTALLED else "python eval.py"
+TRAIN, EVAL = runnable(TRAIN_NAME), runnable(EVAL_NAME)
 
 
 def command(program: str, key: str, value: object) -> str:

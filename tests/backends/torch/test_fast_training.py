@@ -13,7 +13,7 @@ from wordle_rl.backends.sizes import LONGEST_WRITTEN_OUT
 from wordle_rl.backends.tiny_model import build_model, save_untrained
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.fast import training as fast_training
-from wordle_rl.policy import prefixes
+from wordle_rl.policy import batch
 
 VOCAB = 64
 WIDTH = 14
@@ -68,7 +68,7 @@ def gradients(model: nn.Module, states: torch.Tensor) -> dict[str, torch.Tensor]
 def test_states_and_gradients_are_those_of_transformers(
     rows, opening, words, least, build, monkeypatch
 ):
-    monkeypatch.setattr(prefixes, "_LEAST", least)
+    monkeypatch.setattr(batch, "_LEAST", least)
     model: Any = build(VOCAB) if build is gemma else build(VOCAB, factor=2.0)
     with torch.no_grad():
         for layer in model.model.layers:  # biases and norms begin at 0 and 1

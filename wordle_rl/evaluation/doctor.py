@@ -209,7 +209,7 @@ def _unread(curves: Curves, settings: Mapping[str, Any]) -> Found:
             "answers cannot be read",
             2 * (1 - read) / 0.5,
             f"{read:.0%} of answers hold a guess",
-            "imitate first (experiment=imitate), or prompt with examples (prompt.shots)",
+            "imitate first (experiment=imitate), or show examples (prompt.wording=shown)",
         )
     elif strange > 0.6:
         yield Finding(

@@ -116,7 +116,9 @@ def _print_lines(block: _Block, over: threading.Event, wait: float, every: float
             with suppress(BrokenPipeError):  # the command itself says that nobody reads any more
                 text, spent, amount, left = _describe()
                 done = f", {amount.done:g} of {amount.total:g}, {left}" if amount else ""
-                print(_date(f"{text}, {spent}{done}"), file=sys.stderr, flush=True)
+                line = _date(f"{text}, {spent}{done}")
+                # In one piece: another block's thread may print at this moment.
+                print(f"{line}\n", end="", file=sys.stderr, flush=True)
 
 
 def _describe() -> tuple[str, str, Amount | None, str]:

@@ -11,6 +11,7 @@ adds the gain of one result over another on the same secrets, from the games of 
 
 import json
 import lzma
+import math
 import re
 import sys
 import textwrap
@@ -19,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wordle_rl.evaluation.intervals import Z95
+from wordle_rl.evaluation.intervals import Z95, standard_error
 from wordle_rl.evaluation.record import Row, append_rows, read_rows
 
 FOLDER = Path(__file__).resolve().parent
@@ -110,9 +111,9 @@ def read_wins(raw: str) -> dict[str, float]:
 def compute_gain(raw: str, start: str) -> tuple[float, float, float]:
     """Mean gain in points of wins over the secrets of both, and its 95 % interval."""
     after, before = read_wins(raw), read_wins(start)
-    gains = 100 * np.array([after[secret] - before[secret] for secret in before])
-    mean, half = gains.mean(), Z95 * gains.std(ddof=1) / len(gains) ** 0.5
-    return float(mean), float(mean - half), float(mean + half)
+    gains = [100 * (after[secret] - before[secret]) for secret in before]
+    mean, half = float(np.mean(gains)), Z95 * (standard_error(gains, [*before]) or math.inf)
+    return mean, mean - half, mean + half
 
 
 def add_gain(name: str, start: str) -> None:

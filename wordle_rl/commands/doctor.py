@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+_SILENT = "no known cause: the reward has not risen clearly yet, and nothing else stands out"
 _MOST = 4  # findings that are told, so that ten lines are enough
 # The names of TRL's and verl's metrics that mean what ours do.
 _SAME = {
@@ -49,9 +50,6 @@ def doctor(
         print("healthy: the reward rises and wins do not fall" if healthy else _SILENT)
 
 
-_SILENT = "no known cause: the reward has not risen clearly yet, and nothing else stands out"
-
-
 def _describe(curves: Any) -> str:
     told = [
         f"{name} {curves.first(name):.3g} -> {curves.last(name):.3g}"
@@ -71,18 +69,16 @@ def read_log(given: str) -> tuple[str, list[dict[str, Any]], dict[str, Any]]:
     from wordle_rl.runs.instantiate import ConfigError
 
     path = Path(given)
-    if path.is_file():
-        rows = _rename(_read_file(path))
-    elif path.is_dir() and not (path / "manifest.json").is_file():
-        from wordle_rl.backends.events import read_scalars
-
-        rows = _rename(read_scalars(path))
-    else:
-        rows = []
-    if not rows and not path.is_file():
+    if not path.exists() or (path / "manifest.json").is_file():
         folder = find_run(given, root=Path())
         settings = {key: _number(value) for key, value in flatten(read_config(folder.path)).items()}
         return folder.path.name, folder.log("metrics").read(), settings
+    if path.is_file():
+        rows = _rename(_read_file(path))
+    else:
+        from wordle_rl.backends.events import read_scalars
+
+        rows = _rename(read_scalars(path))
     if not rows:
         known = ", ".join(("reward/mean", *_SAME["reward/mean"]))
         raise ConfigError(f"{given}: no reward by one of the names {known}")

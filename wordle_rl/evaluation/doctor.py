@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from wordle_rl.evaluation.intervals import Z95
+
 Values = np.ndarray[Any, np.dtype[np.float64]]
 
 LEAST_STEPS = 6  # with fewer nothing can be told
 _CLEAR = 3.0  # standard errors of a change
 _LOSS = 2.0  # of a change of wins: the same secrets are played before and after
-_Z95 = 1.96
 _WINS = ("val/win_rate", "train/win_rate")
 
 
@@ -106,7 +107,7 @@ class Curves:
         wins, low, high = (self.all(f"val/win_rate{end}") for end in ("", "_low", "_high"))
         if len(wins) < 2 or not len(wins) == len(low) == len(high):
             return 0.0
-        errors = (high - low)[[0, -1]] / (2 * _Z95)
+        errors = (high - low)[[0, -1]] / (2 * Z95)
         return float((wins[-1] - wins[0]) / np.hypot(*errors))
 
 
@@ -253,16 +254,22 @@ def _certainty(curves: Curves) -> str:
 
 def _rate_high(curves: Curves, settings: Mapping[str, Any]) -> Found:
     name = _certainty(curves)
-    before, after = curves.first(name), curves.last(name)
-    factor = max(before / after, after / before) if before > 0 and after > 0 else 1.0
-    clipped = curves.last("policy/clipped")
-    fell = -curves.progress / _CLEAR
-    if factor > 1.5 or clipped > 0.3 or fell > 1:
+    before, after, clipped = curves.first(name), curves.last(name), curves.last("policy/clipped")
+    seen = {}  # what shows it -> how far beyond its limit
+    if curves.progress < -_CLEAR:
+        reward = f"{curves.first('reward/mean'):.3g} -> {curves.last('reward/mean'):.3g}"
+        seen[f"the reward fell ({reward})"] = -curves.progress / _CLEAR
+    if before > 0 and after > 0 and (curves.progress <= 0 or curves.wins < 0):
+        seen[f"{name} {before:.2f} -> {after:.2f}, while reward or wins fell or stood still"] = (
+            max(before / after, after / before) / 1.5
+        )
+    seen[f"{clipped:.0%} of tokens are clipped"] = clipped / 0.3
+    beyond = {told: strength for told, strength in seen.items() if strength > 1}
+    if beyond:
         yield Finding(
             "the rate is too high",
-            max(factor / 1.5, fell, clipped / 0.3 if clipped == clipped else 0.0),
-            f"{name} {before:.2f} -> {after:.2f} while the reward did not rise "
-            f"({curves.first('reward/mean'):.3g} -> {curves.last('reward/mean'):.3g})",
+            max(beyond.values()),
+            "; ".join(beyond),
             f"a third of optim.lr ({_tell_rate(curves, settings)}), or more games a step",
         )
 
@@ -273,7 +280,7 @@ def _unmoved(curves: Curves, settings: Mapping[str, Any]) -> Found:
     if name not in curves or not still or curves.steps < 10:
         return
     before, after = curves.first(name), curves.last(name)
-    if not abs(after / before - 1) < 0.05:  # it moves, and the noise of few steps hides it
+    if abs(after - before) > 0.05 * abs(before):  # it moves, and the noise of few steps hides it
         return
     beta = settings.get("algorithm.beta") or 0.0
     if isinstance(beta, (int, float)) and beta >= 0.2:

@@ -9,6 +9,7 @@ from wordle_rl.game.rules import Game
 from wordle_rl.runs.files import StepLog, json_bytes, write_json
 
 NAME = "20261122-0856_{}"
+CONFIG = "seed: 0\ntrainer: {validation_temperature: 0.7}\nsampling: {temperature: 0.9}\n"
 WIN_RATE = ("win_rate", "win_rate_low", "win_rate_high")
 BEFORE = [
     ("crane", ["slate", "crane"]),
@@ -41,7 +42,7 @@ def make_run(
             **manifest,
         },
     )
-    (folder / "config.yaml").write_text("seed: 0\n")
+    (folder / "config.yaml").write_text(CONFIG)
     log = StepLog(folder / "metrics.jsonl")
     validations = StepLog(folder / "validation_games.jsonl")
     for step in range(0, 41, 10):
@@ -76,6 +77,6 @@ def write_report(folder: Path, name: str, plays: Any, *, step: int) -> None:
     found = games(plays)
     records = ({"step": step, "split": "test", **game_record(game)} for game in found)
     (folder / f"{name}_games.jsonl").write_bytes(b"".join(map(json_bytes, records)))
-    summary = summary_of(found) | {"lineage": "lineage: untrained."}
+    summary = summary_of(found) | {"lineage": "lineage: untrained.", "drawn": "greedy"}
     file = "start.json" if name == "start" else "summary.json"
     write_json(folder / file, summary | ({} if name == "start" else {"exported_step": step}))

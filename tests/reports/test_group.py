@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.helpers.run_folders import make_run
+from tests.helpers.run_folders import GROUP, make_run
 from tests.reports.test_page import page_of
 from wordle_rl.commands import train as train_command
 from wordle_rl.commands.report import write_page
@@ -13,37 +13,6 @@ from wordle_rl.reports.group import describe_probability
 from wordle_rl.runs.files import StepLog
 from wordle_rl.runs.folder import RunFolder
 
-GUESS = {
-    "game": 1,
-    "turn": 0,
-    "clues": [],
-    "guess": "crane",
-    "marks": "x-xx✓",
-    "kind": "accepted",
-    "parts": {"win": 0.0, "value": 0.75},
-    "reward": 0.75,
-    "advantage": -0.5,
-    "tokens": 2,
-    "before": math.log(0.02),
-    "after": math.log(0.03),
-}
-GROUP = {
-    "secret": "sleep",
-    "kind": "game",
-    "turns_used": 0,
-    "algorithm": "grpo",
-    "credit": "turn",
-    "discount": 0.0,
-    "temperature": 0.7,
-    "by_letter": False,
-    "groups": 64,
-    "means": [0.8, 0.6],
-    "guesses": [
-        GUESS,
-        {**GUESS, "turn": 1, "guess": None, "marks": None, "kind": "unparsable", "after": None}
-        | {"clues": [["crane", "x-xx✓"]]},
-    ],
-}
 REFRESH = '<noscript><meta http-equiv="refresh" content="30"></noscript>'
 
 

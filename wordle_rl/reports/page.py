@@ -94,11 +94,12 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> str:
     secrets = next((list(player.first_boards) for player in players if player.boards), [])
     solvers = solvers_of(runs[0], secrets)
     everyone = [*(reversed(players) if one else players), *solvers]
-    standings = []
-    if everyone and not (one and one.trains):  # a start alone is beside solvers in the table
+    standings, curves = [], curve_pictures(runs, solvers_of(runs[0]))
+    if one and one.trains:
+        curves = curves[:1]  # pictures take most of the time that a run spends on its page
+    elif everyone:
         standings = player_pictures(everyone, what, strong=len(players), optimum=bool(solvers))
     columns = {"this run": runs[0]} if one else dict(zip(names, runs, strict=True))
-    views = [_game_data(what, players), *(_compare_validations(one) if one else [])]
     manifests: Any = {name: flatten(run.manifest) for name, run in columns.items()}
 
     def of_each(texts: Sequence[str]) -> list[str]:
@@ -115,7 +116,7 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> str:
         what=what,
         known=bool(solvers),
         standings=standings,
-        curves=curve_pictures(runs, solvers_of(runs[0])),
+        curves=curves,
         results=_results_table(everyone, optimum=bool(solvers)),
         lineage=of_each([run.lineage for run in runs]),
         validations=_validations_table(columns),
@@ -124,7 +125,9 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> str:
         live=_describe_training(one) if one and one.trains else "",
         seconds=_SECONDS,
         measures=_measures_table(players),
-        games=[*filter(None, views)],
+        games=[
+            *filter(None, [_game_data(what, players), *(_compare_validations(one) if one else [])])
+        ],
         settings=_settings_table(columns, defaults),
         differ="from the default" if one else "between the runs",
         manifests=_table(pd.DataFrame(manifests), "entry"),

@@ -12,6 +12,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 STYLE = """
 :root { color-scheme: light dark; } body { font: 16px/1.5 sans-serif; overflow-wrap: anywhere; }
 pre, table { display: block; overflow-x: auto; } img { max-width: 100%; height: auto; }
+@media (prefers-color-scheme: dark) { a { color: #8ab4f8; } }
 """
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content='
 
@@ -23,6 +24,9 @@ def test_the_pages_are_without_fault(open_tab, tmp_path):
         text = re.sub(
             r'(src|srcset)="(?!https?:)([^"]*)"', rf'\\1="{path.parent.as_uri()}/\\2"', text
         )
+        text = re.sub(
+            "<(pre|table)>", r'<\1 tabindex="0">', text
+        )  # what scrolls is reached by keys
         page = tmp_path / f"{path.stem}.html"
         page.write_text(
             f'{HEAD}"width=device-width"><title>{path.stem}</title><style>{STYLE}</style>'

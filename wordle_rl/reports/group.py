@@ -87,7 +87,8 @@ def _table_of(rows: Sequence[Mapping[str, Any]], parts: Sequence[str]) -> pd.Dat
         for row in rows
     ]
     frame = pd.DataFrame(told).set_index("game")
-    return frame if frame["clues so far"].any() else frame.drop(columns="clues so far")
+    begun = any(row["clues"] for row in rows)
+    return frame if begun else frame.drop(columns="clues so far")
 
 
 def _show(word: str | None, marks: str | None) -> str:

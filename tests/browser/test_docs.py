@@ -12,7 +12,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 STYLE = """
 :root { color-scheme: light dark; } body { font: 16px/1.5 sans-serif; overflow-wrap: anywhere; }
 pre, table { display: block; overflow-x: auto; } img { max-width: 100%; height: auto; }
-@media (prefers-color-scheme: dark) { a { color: #8ab4f8; } }
+@media (prefers-color-scheme: dark) {
+  html { background: #121418; color: #eceef2; } a { color: #8ab4f8; }
+}
 """
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content='
 

@@ -86,9 +86,9 @@ def same_start() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_pages() -> Iterator[None]:
-    """Runs in this process end without report.html, which takes a second or two."""
+    """Runs in this process write no report.html, which takes a second or two."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train_command, "write_page", lambda folder: None)
+        patch.setattr(train_command, "write_page", lambda folder, **_: None)
         yield
 
 

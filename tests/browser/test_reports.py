@@ -5,10 +5,13 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.browser import NEEDS_BROWSER
-from tests.helpers.run_folders import BEFORE, make_run
+from tests.helpers.run_folders import BEFORE, GROUP, make_run
 from wordle_rl import __main__ as command
+from wordle_rl.runs.files import StepLog
+from wordle_rl.runs.folder import RunFolder
 
 pytestmark = NEEDS_BROWSER
+SECONDS = 600  # until the page of a run opens itself anew, so that axe has the time it needs
 
 
 @pytest.fixture(scope="module")
@@ -16,16 +19,47 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The addresses of pages on this disk."""
     folder = tmp_path_factory.mktemp("pages")
     runs = [make_run(folder, "good"), make_run(folder, "bad", after=BEFORE)]
-    of: dict[str, list[Path]] = {"report": runs[:1], "compare": runs}
-    for name, chosen in of.items():
-        output = str(folder / f"{name}.html")
-        command.run(["report", *map(str, chosen), "--output", output])
+    live = make_run(folder, "live", status="running")
+    (live / "summary.json").unlink()
+    for run in (runs[0], live):
+        StepLog(run / "groups.jsonl").append(40, GROUP)
+        log = StepLog(run / "metrics.jsonl")
+        for step in range(41, 50):
+            log.append(step, {"policy/sampler_gap": 0.5})  # which the page tells
+    of: dict[str, list[Path]] = {"report": runs[:1], "compare": runs, "live": [live]}
+    with RunFolder(live).lock(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("wordle_rl.reports.page._SECONDS", SECONDS)
+        for name, chosen in of.items():
+            output = str(folder / f"{name}.html")
+            command.run(["report", *map(str, chosen), "--output", output])
     return {name: (folder / f"{name}.html").as_uri() for name in of}
 
 
-@pytest.mark.parametrize("name", ["report", "compare"])
+@pytest.mark.parametrize("name", ["report", "compare", "live"])
 def test_a_report_is_without_fault(open_tab, pages, name):
-    open_tab(pages[name]).check(name)
+    tab = open_tab(pages[name])
+    for details in tab.page.query_selector_all("details"):
+        details.evaluate("one => { one.open = true; }")
+    tab.check(name)
+
+
+def test_a_page_opens_itself_anew_until_somebody_wants_it_to_stay(open_tab, pages):
+    page = open_tab(pages["live"]).page
+    seen = "document.documentElement.dataset.seen = 1"
+    page.clock.install()
+    page.reload()
+    page.evaluate(seen)
+    page.clock.run_for(500 * SECONDS)  # time also flows by itself
+    assert page.evaluate("document.documentElement.dataset.seen") == "1"
+    page.click("#live-stop")
+    page.clock.run_for(3000 * SECONDS)
+    assert page.evaluate("document.documentElement.dataset.seen") == "1"
+    assert not page.is_visible("#live-stop")
+    page.reload()
+    page.evaluate(seen)
+    with page.expect_navigation():
+        page.clock.run_for(1000 * (SECONDS + 1))
+    assert page.evaluate("document.documentElement.dataset.seen") is None
 
 
 def test_games_of_a_report_are_filtered_in_the_browser(open_tab, pages):

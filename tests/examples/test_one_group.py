@@ -4,6 +4,7 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tests.helpers.examples import load_example
@@ -83,3 +84,30 @@ def test_the_page_says_what_its_table_says():
     first = np.array([row["reward"] for row in rows if row["turn"] == 1])
     assert first.std(ddof=1) == pytest.approx(0.160, abs=5e-4)
     assert f"python examples/{FILE.name} --seed 2" in PAGE
+
+
+def test_the_number_beside_beta_is_that_of_the_table():
+    [botch] = [row for row in read_table(PAGE) if row["word"] == "BOTCH"]
+    ratio = botch["before"] / botch["after"]
+    bracket = ratio - 1 - np.log(ratio)
+    assert f"{ratio:.3f} - 1 - log {ratio:.3f} = {bracket:.3f}" in PAGE
+    assert f"beta of 0.04 adds {0.04 * bracket:.3f} where the advantage has" in " ".join(
+        PAGE.split()
+    )
+
+
+def test_the_wins_beside_beta_are_those_of_the_study():
+    games: Any = pd.read_csv(ROOT / "sweeps" / "kl" / "games.csv.xz", keep_default_na=False)
+    shares = games.assign(won=games.guesses.str.split().str[-1] == games.secret)
+    wins = 100 * shares.groupby(["arm", "step"]).won.mean()
+    text = " ".join(PAGE.split())
+    start, none, loss, reward = (
+        f"{wins[place]:.0f} %"
+        for place in (("none", 0), ("none", 16), ("loss", 16), ("reward", 16))
+    )
+    assert (
+        f"wins {start} of {games.secret.nunique()} held-out secrets, greedily, down to {none}"
+        in text
+    )
+    assert f"it still wins {loss}, and" in text and f"(`algorithm.kl=reward`) {reward}." in text
+    assert games.seed.nunique() == 6

@@ -1,5 +1,6 @@
 """Folders of runs that nobody trained, and what a page's HTML holds."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,40 @@ from wordle_rl.game.rules import Game
 from wordle_rl.runs.files import StepLog, json_bytes, write_json
 
 NAME = "20261122-0856_{}"
+CONFIG = "seed: 0\ntrainer: {validation_temperature: 0.7}\nsampling: {temperature: 0.9}\n"
 WIN_RATE = ("win_rate", "win_rate_low", "win_rate_high")
+# A line of groups.jsonl without its step: a readable guess, and one that is not.
+GUESS = {
+    "game": 1,
+    "turn": 0,
+    "clues": [],
+    "guess": "crane",
+    "marks": "x-xx✓",
+    "kind": "accepted",
+    "parts": {"win": 0.0, "value": 0.75},
+    "reward": 0.75,
+    "advantage": -0.5,
+    "tokens": 2,
+    "before": math.log(0.02),
+    "after": math.log(0.03),
+}
+GROUP = {
+    "secret": "sleep",
+    "kind": "game",
+    "turns_used": 0,
+    "algorithm": "grpo",
+    "credit": "turn",
+    "discount": 0.0,
+    "temperature": 0.7,
+    "by_letter": False,
+    "groups": 64,
+    "means": [0.8, 0.6],
+    "guesses": [
+        GUESS,
+        {**GUESS, "turn": 1, "guess": None, "marks": None, "kind": "unparsable", "after": None}
+        | {"clues": [["crane", "x-xx✓"]]},
+    ],
+}
 BEFORE = [
     ("crane", ["slate", "crane"]),
     ("sleep", ["abbey", None, "mound", "abbey", "slate", "zzzzz"]),
@@ -41,7 +75,7 @@ def make_run(
             **manifest,
         },
     )
-    (folder / "config.yaml").write_text("seed: 0\n")
+    (folder / "config.yaml").write_text(CONFIG)
     log = StepLog(folder / "metrics.jsonl")
     validations = StepLog(folder / "validation_games.jsonl")
     for step in range(0, 41, 10):
@@ -76,6 +110,6 @@ def write_report(folder: Path, name: str, plays: Any, *, step: int) -> None:
     found = games(plays)
     records = ({"step": step, "split": "test", **game_record(game)} for game in found)
     (folder / f"{name}_games.jsonl").write_bytes(b"".join(map(json_bytes, records)))
-    summary = summary_of(found) | {"lineage": "lineage: untrained."}
+    summary = summary_of(found) | {"lineage": "lineage: untrained.", "drawn": "greedy"}
     file = "start.json" if name == "start" else "summary.json"
     write_json(folder / file, summary | ({} if name == "start" else {"exported_step": step}))

@@ -112,7 +112,7 @@ def files(folder: Path) -> set[str]:
 def assert_equal_runs(one: Path, other: Path) -> None:
     """Both folders hold the same, bit for bit, but for clocks, paths and process numbers."""
     assert files(one) == files(other)
-    for path in one.glob("*games.jsonl"):
+    for path in [*one.glob("*games.jsonl"), *one.glob("groups.jsonl")]:
         assert path.read_bytes() == (other / path.name).read_bytes()
     # NaN is null in these files, so that equal values compare equal.
     assert without_clock(metrics_of(one)) == without_clock(metrics_of(other))
@@ -135,7 +135,9 @@ def pointers(folder: Path) -> list[str]:
 def assert_close_runs(one: Path, other: Path) -> None:
     """The same games, and the same numbers up to rounding."""
     assert files(one) == files(other)
-    for name in ("games.jsonl", "metrics.jsonl"):
+    for name in ("games.jsonl", "metrics.jsonl", "groups.jsonl"):
+        if not (one / name).exists():  # nothing is compared
+            continue
         ours, theirs = ((f / name).read_text().splitlines() for f in (one, other))
         for mine, its in zip(ours, theirs, strict=True):
             assert is_close(without_clock(json.loads(mine)), without_clock(json.loads(its))), mine

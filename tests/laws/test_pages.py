@@ -1,5 +1,6 @@
 """What the pages name exists: commands and their settings, modules, make's targets."""
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterator
@@ -101,3 +102,16 @@ def test_the_citation_has_what_its_format_asks_for_and_this_version():
     [version] = re.findall(r"^## (\S+?),? ", (ROOT / "CHANGELOG.md").read_text(), re.M)[:1]
     assert cited["version"] == version
     assert str(cited["date-released"].year) in (ROOT / "LICENSE").read_text()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_a_page_can_be_read_without_seeing_it(path):
+    """One title, headings without a gap, a text for each picture, a name for each column."""
+    text = _FENCE.sub("", path.read_text(encoding="utf-8"))
+    levels = [len(marks) for marks in re.findall(r"^(#+) ", text, re.M)]
+    assert levels.count(1) == 1 == levels[0]
+    assert all(later <= level + 1 for level, later in itertools.pairwise(levels))
+    pictures = re.findall(r"<img[^>]*>|!\[[^]]*\]", text)
+    assert not [one for one in pictures if not re.search(r'alt="[^"]+"|!\[[^]]+', one)]
+    heads = re.findall(r"^(\|.*)\n\| -{3}", text, re.M)
+    assert not [head for head in heads if re.search(r"\| +\|", head)]

@@ -84,13 +84,15 @@ def page_of(*folders):
 
 def test_the_page_says_what_training_changed_with_its_interval(page):
     prose = page.prose
-    assert "The model wins 100.0 (43.9 to 100.0) % of test secrets after step 40" in prose
-    assert "33.3 (6.1 to 79.2) % before training" in prose
+    assert (
+        "The model wins 100.0 (43.9 to 100.0) % of test secrets after step 40 (greedy), " in prose
+    )
+    assert "33.3 (6.1 to 79.2) % before training (greedy)." in prose
     # Gains of 0, 1 and 1: a mean of 2/3 with a standard error of 1/3.
     assert "The change on the same 3 secrets" in prose
     assert "+66.7 (+1.3 to +132.0) points of wins" in prose
     assert "2 secrets went better and 0 worse (sign test: p = 0.500)" in prose
-    assert "training step this run 0 33.3 (6.1 to 79.2) 10 33.3" in prose
+    assert "training step this run (drawn at 0.7) 0 33.3 (6.1 to 79.2) 10 33.3" in prose
     assert prose.count("lineage: untrained.") == 1
 
 
@@ -176,14 +178,32 @@ def test_texts_of_a_run_are_never_markup(tmp_path, monkeypatch):
 
 def test_all_games_are_there_for_the_filter(html):
     [[data, *validations]] = map(json.loads, re.findall(r'/json"[^>]*>(.*?)</script>', html))
-    assert data["players"] == ["before training", "after step 40"]
+    assert data["players"] == ["before training (greedy)", "after step 40 (greedy)"]
     [crane, sleep, _] = data["games"]
     rows = [["slate", "22020", "", ""], ["crane", "00000", "", ""]]
     assert crane == ["crane", [True, rows], [True, rows]]
     assert sleep[1][0] is False and len(sleep[1][1]) == 6
     assert sleep[1][1][1] == ["", "", "no guess", "<None>"]
+    assert validations[0]["name"] == "validation (drawn at 0.7), step 10"
     assert [view["players"][1] for view in validations] == [f"step {n}" for n in (10, 20, 30, 40)]
     assert [board[0] for board in validations[-1]["games"][1][1:]] == [False, True]
+
+
+def test_a_run_whose_best_is_its_start_says_so(run):
+    summary = json.loads((run / "summary.json").read_text())
+    write_json(run / "summary.json", {**summary, "exported_step": 0})
+    told = "Best checkpoint: step 0, the start (greedy). It wins 100.0 (43.9 to 100.0) % of test"
+    assert told in page_of(run).prose
+
+
+def test_a_page_says_whether_the_run_learns(run):
+    page = page_of(run)
+    assert "Does it learn?" not in page.text("h2"), "five steps are too few"
+    log = StepLog(run / "metrics.jsonl")
+    for step in range(41, 60):
+        log.append(step, {"policy/sampler_gap": 0.5})
+    told = "sampler and trainer differ: log-probabilities differ by 0.500 nats a token"
+    assert f"Does it learn? {told}" in page_of(run).prose
 
 
 def test_solvers_and_optimum_are_beside_runs_on_the_original_lists(tmp_path):
@@ -198,15 +218,15 @@ def test_a_run_without_its_end_shows_what_it_has(run):
     (run / "summary.json").unlink()
     prose = page_of(run).prose
     assert "summary.json is missing" in prose
-    assert "The model wins 33.3 (6.1 to 79.2) % of test secrets before training." in prose
-    assert "training step this run 0 33.3 (6.1 to 79.2) 10 33.3" in prose
+    assert "The model wins 33.3 (6.1 to 79.2) % of test secrets before training (greedy)." in prose
+    assert "training step this run (drawn at 0.7) 0 33.3 (6.1 to 79.2) 10 33.3" in prose
 
 
 def test_runs_are_compared_secret_by_secret(tmp_path):
     good, bad = make_run(tmp_path, "good"), make_run(tmp_path, "bad", after=BEFORE)
     page = page_of(good, bad)
     assert page.text("h1") == ["2 runs: good and bad"]
-    assert "bad wins 33.3 (6.1 to 79.2) % of test secrets." in page.prose
-    assert "bad against the first on the same 3 secrets" in page.prose
+    assert "bad (greedy) wins 33.3 (6.1 to 79.2) % of test secrets." in page.prose
+    assert "bad (greedy) against the first on the same 3 secrets" in page.prose
     assert "-66.7 (-132.0 to -1.3) points" in page.prose
     assert "good: lineage: untrained." in page.text("p")

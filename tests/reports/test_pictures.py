@@ -23,13 +23,22 @@ def test_curves_are_the_logged_numbers_beside_the_solvers(tmp_path):
         StepLog(folder / "metrics.jsonl").append(step, {"watch/test/win_rate": rate})
     run = read_run(folder)
     wins, guesses = map(lines_of, curve_pictures([run], solvers_of(run)))
-    assert wins["validation"] == pytest.approx([100 / 3, 100 / 3, 100, 100, 100])
+    assert wins["validation, drawn at 0.7"] == pytest.approx([100 / 3, 100 / 3, 100, 100, 100])
     rates = [100 * (100 + 5 * step) / 512 for step in range(0, 41, 10)]
-    assert wins["training"] == pytest.approx(rates)
+    assert wins["training, drawn at 0.9"] == pytest.approx(rates)
     assert wins["test secrets, greedy"] == [50.0, 75.0]
     assert wins["random_consistent (answers that fit all clues)"][0] == pytest.approx(98.2, abs=0.1)
-    assert guesses["validation"] == [5.0, 4.75, 4.5, 4.25, 4.0]
+    assert guesses["validation, drawn at 0.7"] == [5.0, 4.75, 4.5, 4.25, 4.0]
     assert guesses["optimum (published)"][0] == 3.421
+
+
+def test_curves_say_how_the_words_behind_them_were_chosen(tmp_path):
+    [wins, _] = curve_pictures([read_run(make_run(tmp_path, "a", player="entropy"))], [])
+    assert {"training, by entropy", "validation, drawn at 0.7"} < lines_of(wins).keys()
+    runs = [read_run(make_run(tmp_path, name)) for name in "bc"]
+    [wins, _] = curve_pictures(runs, [])
+    assert wins.note.startswith("Validation games of each run, drawn at 0.7. ")
+    assert {"b, drawn at 0.7", "c, drawn at 0.7"} == lines_of(wins).keys()
 
 
 def test_texts_are_escaped_and_dollars_are_dollars():

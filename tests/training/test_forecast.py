@@ -47,7 +47,7 @@ def test_an_answer_of_each_game_is_timed_and_all_answers_are_told(given, step, m
     def sample_step(step: Any) -> Sample:
         assert step.recipe.rollout.kind == "turn" and step.recipe.rollout.groups == 20
         idle = Advantages(per_turn=[np.zeros(1)])
-        return Sample(step=0, learnt=0, weights={}, rollouts=[], advantages=idle)
+        return Sample(step=0, learnt=0, rollouts=[], advantages=idle)
 
     def learn_step(step: Any, sample: Sample) -> None:
         assert sample.advantages.teaches.all()

@@ -5,7 +5,9 @@ from pathlib import Path
 
 from tests.helpers.configs import composed
 from tests.helpers.runs import resume, run, settings
+from wordle_rl.commands import train as train_command
 from wordle_rl.commands.build import build_experiment, resolve
+from wordle_rl.runs.folder import RunFolder
 
 
 def test_both_reports_play_the_first_secrets_and_are_compared_on_them(tmp_path: Path, capsys):
@@ -21,6 +23,26 @@ def test_both_reports_play_the_first_secrets_and_are_compared_on_them(tmp_path: 
     # A later limit does not part the two reports.
     (folder / "summary.json").unlink()
     assert resume(folder, "trainer.report_limit=2")["games"] == 4
+
+
+def test_a_run_writes_its_page_at_each_validation_and_keeps_a_group(tmp_path, root, monkeypatch):
+    seen = []
+
+    def look(folder: RunFolder, *, trains: bool = False) -> None:
+        last = folder.log("metrics").last()
+        seen.append((last and last["step"], trains, folder.status))
+
+    monkeypatch.setattr(train_command, "write_page", look)
+    _, folder = run(root, *settings(tmp_path, "two updates with muon"))
+    told = [(step, True, "running") for step in (0, 3, 6)]
+    assert seen == [*told, (6, False, "finished")]
+    groups = RunFolder(folder).log("groups").read()
+    assert [group["step"] for group in groups] == [3, 6]
+    for one in (one for group in groups for one in group["guesses"]):
+        assert one["before"] < 0 > one["after"] != one["before"]
+    seen.clear()
+    _, folder = run(root, *settings(tmp_path, "sft"), "trainer.report=false", "trainer.steps=3")
+    assert not seen and not (folder / "groups.jsonl").exists()
 
 
 def test_the_report_plays_the_held_out_secrets_or_with_protocol_all_every_answer():

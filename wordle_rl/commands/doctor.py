@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-_SILENT = "no known cause: the reward has not risen clearly yet, and nothing else stands out"
 _MOST = 4  # findings that are told, so that ten lines are enough
 # The names of TRL's and verl's metrics that mean what ours do.
 _SAME = {
@@ -37,7 +36,7 @@ def doctor(
     ],
 ) -> None:
     """Say what keeps a run from learning: the cause, what shows it, and what to change."""
-    from wordle_rl.evaluation.doctor import Curves, diagnose, is_healthy
+    from wordle_rl.evaluation.doctor import Curves, describe_health, diagnose
 
     name, rows, settings = read_log(run)
     curves = Curves(rows)
@@ -46,8 +45,7 @@ def doctor(
     for number, finding in enumerate(findings[:_MOST], 1):
         print(f"{number}. {finding.cause}: {finding.seen}\n   change: {finding.change}")
     if not findings:
-        healthy = is_healthy(curves)
-        print("healthy: the reward rises and wins do not fall" if healthy else _SILENT)
+        print(describe_health(curves))
 
 
 def _describe(curves: Any) -> str:
@@ -64,6 +62,7 @@ def read_log(given: str) -> tuple[str, list[dict[str, Any]], dict[str, Any]]:
 
     Settings are as far as they are numbers; another trainer's are not read. Raises ConfigError.
     """
+    from wordle_rl.evaluation.doctor import numeric_settings
     from wordle_rl.runs.config import flatten, read_config
     from wordle_rl.runs.folder import find_run
     from wordle_rl.runs.instantiate import ConfigError
@@ -71,7 +70,7 @@ def read_log(given: str) -> tuple[str, list[dict[str, Any]], dict[str, Any]]:
     path = Path(given)
     if not path.exists() or (path / "manifest.json").is_file():
         folder = find_run(given, root=Path())
-        settings = {key: _number(value) for key, value in flatten(read_config(folder.path)).items()}
+        settings = numeric_settings(flatten(read_config(folder.path)))
         return folder.path.name, folder.log("metrics").read(), settings
     if path.is_file():
         rows = _rename(_read_file(path))
@@ -83,13 +82,6 @@ def read_log(given: str) -> tuple[str, list[dict[str, Any]], dict[str, Any]]:
         known = ", ".join(("reward/mean", *_SAME["reward/mean"]))
         raise ConfigError(f"{given}: no reward by one of the names {known}")
     return given, rows, {}
-
-
-def _number(value: str) -> Any:
-    try:
-        return float(value)
-    except ValueError:
-        return value
 
 
 def _read_file(path: Path) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """wordle-rl report: the page of one run or of several, or the curves of a file of metrics."""
 
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -48,6 +49,7 @@ def report(
     print(page)
 
 
+@cache  # a run writes its page again and again
 def default_settings(folder: RunFolder) -> dict[str, str]:
     """What the settings of a run were before its user changed any.
 
@@ -67,14 +69,20 @@ def default_settings(folder: RunFolder) -> dict[str, str]:
     return flatten(resolve(cfg))
 
 
-def write_page(folder: RunFolder) -> None:
-    """Write a run's page and print its path. The run is saved, so a failure is a warning."""
-    try:
-        from wordle_rl.reports.page import write_report
+def write_page(folder: RunFolder, *, trains: bool = False) -> None:
+    """Write a run's page and print its path. The run is saved, so a failure is a warning.
 
+    trains: whether the run still writes it at each validation, so that it is told only once.
+    """
+    try:
+        from wordle_rl.reports.page import PAGE, write_report
+
+        told = trains and (folder.path / PAGE).exists()
         with announce("writing the report"):
             page = write_report([folder.path], default_settings(folder))
-        print(f"report: {shorten(page)}", flush=True)
+        if not told:
+            again = ", written at each validation" if trains else ""
+            print(f"report: {shorten(page)}{again}", flush=True)
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         print(f"warning: no report.html ({reason})", file=sys.stderr, flush=True)

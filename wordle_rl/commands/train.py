@@ -233,7 +233,10 @@ def _run_backend(
         with user_errors():
             backend = load_backend(setup.backend)
         try:
-            return backend.train(setup, folder, resume=resume, interrupts=interrupts, work=follow)
+            page = partial(write_page, folder, trains=True)
+            return backend.train(
+                setup, folder, resume=resume, interrupts=interrupts, work=follow, page=page
+            )
         except Exception as error:  # of others, those before the first step: no room for the model
             line = str(error) if isinstance(error, TrainingFailed) else describe_fault(error)
             if line is None:
@@ -242,14 +245,22 @@ def _run_backend(
     except Interrupted as signal:
         keep_config(folder, setup.config)  # keeps a resume's changes even before its first step
         folder.set_status("interrupted")
+        _end_page(folder)
         print(f"\n{signal}: continue with {folder.resume_command}", flush=True)
         raise
     except (Exception, SystemExit) as error:
         if folder.begun:
             folder.set_failed(error)
+            _end_page(folder)
         else:
             shutil.rmtree(folder.path, ignore_errors=True)
         raise
+
+
+def _end_page(folder: RunFolder) -> None:
+    """Write the page of a run that stopped once more, so that it waits for nothing."""
+    if (folder.path / "report.html").exists():
+        write_page(folder, trains=True)
 
 
 def describe_choices(manifest: Mapping[str, Any]) -> str:

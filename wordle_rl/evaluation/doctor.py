@@ -20,6 +20,7 @@ Values = np.ndarray[Any, np.dtype[np.float64]]
 
 LEAST_STEPS = 6  # with fewer nothing can be told
 _CLEAR = 3.0  # standard errors of a change
+_SILENT = "no known cause: the reward has not risen clearly yet, and nothing else stands out"
 _LOSS = 2.0  # of a change of wins: the same secrets are played before and after
 _WINS = ("val/win_rate", "train/win_rate")
 
@@ -135,6 +136,23 @@ def is_healthy(curves: Curves) -> bool:
     """Whether the reward or wins rise, and neither falls."""
     rises = curves.progress >= _CLEAR or (curves.wins >= _LOSS and curves.progress >= 0)
     return rises and curves.wins > -_LOSS / 2
+
+
+def describe_health(curves: Curves) -> str:
+    """One line about a run for which diagnose() found nothing."""
+    return "healthy: the reward rises and wins do not fall" if is_healthy(curves) else _SILENT
+
+
+def numeric_settings(settings: Mapping[str, str]) -> dict[str, Any]:
+    """The settings of a run by name, with numbers where they are some."""
+    return {key: _number(value) for key, value in settings.items()}
+
+
+def _number(value: str) -> Any:
+    try:
+        return float(value)
+    except ValueError:
+        return value
 
 
 Found = Iterator[Finding]

@@ -7,12 +7,14 @@ The page loads nothing, and the template engine escapes all texts of a run.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from markupsafe import Markup
 
+from wordle_rl.reports.group import tell_group
 from wordle_rl.reports.pictures import curve_pictures, player_pictures, to_svg
 from wordle_rl.reports.run import (
     GUESSES,
@@ -23,6 +25,7 @@ from wordle_rl.reports.run import (
     Result,
     Run,
     difference,
+    name_player,
     read_run,
     solvers_of,
 )
@@ -39,6 +42,7 @@ _SAME = ["output_dir", "resume"]  # settings that say nothing about a run
 _MOST_GAMES = 2_500  # secrets in the filter; the original lists have 2,315
 _FEW = 5  # players in the filter, and validations
 _MOST_STEPS = 40  # of the table of wins
+_SECONDS = 30  # until a browser opens the page of a run that trains anew
 _LONGEST = 300  # characters of a cell
 # Entry of a report or a validation -> how it is called, its scale and its digits.
 _MEASURES = {
@@ -85,16 +89,17 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> str:
     runs = _name_apart(runs)
     names = [run.name for run in runs]
     one = runs[0] if len(runs) == 1 else None
-    players = one.reports if one else [replace(r.best, label=r.name) for r in runs if r.best]
+    players = one.reports if one else [_call(r.best, r.name) for r in runs if r.best]
     what = " or ".join(dict.fromkeys(map(_secrets_of, players))) or "test secrets"
     secrets = next((list(player.first_boards) for player in players if player.boards), [])
     solvers = solvers_of(runs[0], secrets)
     everyone = [*(reversed(players) if one else players), *solvers]
-    standings = []
-    if everyone:
+    standings, curves = [], curve_pictures(runs, solvers_of(runs[0]))
+    if one and one.trains:
+        curves = curves[:1]  # pictures take most of the time that a run spends on its page
+    elif everyone:
         standings = player_pictures(everyone, what, strong=len(players), optimum=bool(solvers))
     columns = {"this run": runs[0]} if one else dict(zip(names, runs, strict=True))
-    views = [_game_data(what, players), *(_compare_validations(one) if one else [])]
     manifests: Any = {name: flatten(run.manifest) for name, run in columns.items()}
 
     def of_each(texts: Sequence[str]) -> list[str]:
@@ -111,12 +116,18 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> str:
         what=what,
         known=bool(solvers),
         standings=standings,
-        curves=curve_pictures(runs, solvers_of(runs[0])),
+        curves=curves,
         results=_results_table(everyone, optimum=bool(solvers)),
         lineage=of_each([run.lineage for run in runs]),
         validations=_validations_table(columns),
+        diagnosis=of_each([" ".join(run.diagnosis) for run in runs]),
+        story=_tell_group(one),
+        live=_describe_training(one) if one and one.trains else "",
+        seconds=_SECONDS,
         measures=_measures_table(players),
-        games=[*filter(None, views)],
+        games=[
+            *filter(None, [_game_data(what, players), *(_compare_validations(one) if one else [])])
+        ],
         settings=_settings_table(columns, defaults),
         differ="from the default" if one else "between the runs",
         manifests=_table(pd.DataFrame(manifests), "entry"),
@@ -129,6 +140,19 @@ def _name_apart(runs: Sequence[Run]) -> list[Run]:
     if len(set(names)) < len(names):
         names = [f"{label_run(run.manifest)} ({n})" for n, run in enumerate(runs, 1)]
     return [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
+
+
+def _tell_group(one: Run | None) -> dict[str, Any] | None:
+    """One group of the last step that validated, with its tables."""
+    if one is None or one.group is None:
+        return None
+    story = tell_group(one.group)
+    tables = [(caption, _table(frame, "game")) for caption, frame in story.tables]
+    return {**story._asdict(), "tables": tables}
+
+
+def _call(player: Result, name: str) -> Result:
+    return replace(player, label=name_player(name, player.measures))
 
 
 def _title(names: Sequence[str]) -> str:
@@ -144,9 +168,9 @@ def _compare_validations(run: Run) -> list[Any]:
         Result(label=f"step {step}", measures={}, boards=games)
         for step, games in run.validated.items()
     ]
+    name = f"validation ({run.validated_as})" if run.validated_as else "validation"
     return [
-        _game_data(f"validation, {later.label}", [results[0], later])
-        for later in results[1:][-_FEW:]
+        _game_data(f"{name}, {later.label}", [results[0], later]) for later in results[1:][-_FEW:]
     ]
 
 
@@ -161,6 +185,15 @@ def _describe(run: Run) -> str:
         *(f"{k}={choices[k]}" for k in ("model", "algorithm", "reward") if k in choices),
     ]
     return " · ".join(filter(None, parts))
+
+
+def _describe_training(run: Run) -> str:
+    steps = run.settings.get("trainer.steps", "?")
+    done = 0 if run.metrics.empty else run.metrics.index[-1]
+    return (
+        f"The run trains. This page is from {datetime.now():%Y-%m-%d %H:%M:%S}, after step {done} "
+        f"of {steps}, and is written again at each validation."
+    )
 
 
 # -- what is said ---------------------------------------------------------------------------------
@@ -186,8 +219,8 @@ def _headline(one: Run | None, players: Sequence[Result]) -> list[str]:
         return lines
     if one.best and one.best.step == 0:
         return [
-            f"The best checkpoint is step 0, the start: it wins {wins[-1]} of {what}, and no later "
-            "validation was better. So the run's model is its start."
+            f"{one.best.label[0].upper()}{one.best.label[1:]}. It wins {wins[-1]} of {what}, and "
+            "no later validation was better. So the run's model is its start."
         ]
     if not others:
         return [f"The model wins {wins[0]} of {what} {first.label}."]
@@ -222,7 +255,9 @@ def _table(frame: pd.DataFrame, corner: str) -> Markup:
     if frame.empty:
         return Markup()
     with pd.option_context("display.max_colwidth", _LONGEST):
-        html = frame.rename_axis(columns=corner).to_html(border=0, na_rep=_NONE)  # it escapes
+        html = frame.rename_axis(index=None, columns=corner).to_html(
+            border=0, na_rep=_NONE
+        )  # it escapes
     return Markup(html)
 
 
@@ -246,7 +281,7 @@ def _validations_table(runs: Mapping[str, Run]) -> Markup:
     """The curves of wins as numbers, for those who cannot see them: a column for each run."""
     ends = [WINS, f"{WINS}_low", f"{WINS}_high"]
     columns: Any = {
-        name: pd.Series(
+        name_player(name, {"drawn": run.validated_as}): pd.Series(
             {
                 step: _interval(Estimate(*run.validations.loc[step, ends]), 100, ".1f")
                 for step in run.validations.index

@@ -57,7 +57,7 @@ def curve_pictures(runs: Sequence[Run], solvers: Sequence[Result]) -> list[Pictu
     alone, found = runs[0] if len(runs) == 1 else None, []
     trained = alone is not None and len(alone.series("train/wins")) > 0
     levels = solvers[:2] if alone else []
-    note = f"{_count_games(alone) if alone else 'Validation games of each run. '}{_BAND}"
+    note = f"{_count_games(alone) if alone else _name_validations(runs)}{_BAND}"
     if alone and alone.reports:
         note += " Diamonds are the reports at the start and the end."
     if levels:
@@ -104,6 +104,7 @@ def draw_curves(axes: Axes, runs: Sequence[Run], measure: str, levels: Sequence[
     for i, run in enumerate(runs):
         colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
         colour, label = (PINK, "validation") if len(runs) == 1 else (colour, run.name)
+        label = ", ".join(filter(None, (label, run.validated_as)))
         ends = (measure, f"{measure}_low", f"{measure}_high")
         middle, low, high = (scale * run.validations[end].astype(float) for end in ends)
         if len(middle):
@@ -126,7 +127,8 @@ def _draw_training(axes: Axes, run: Run) -> None:
     sums: list[Any] = [one.rolling(window, min_periods=1).sum() for one in (won, played)]
     rate = 100 * sums[0] / sums[1]
     if len(rate.dropna()):
-        label = "training" if window == 1 else f"training, mean of {window} steps"
+        label = ", ".join(filter(None, ("training", run.trained_as)))
+        label = label if window == 1 else f"{label}, mean of {window} steps"
         axes.plot(rate.index, rate, color=GREEN, lw=1.6, label=label)
 
 
@@ -189,8 +191,13 @@ def _errors(value: Estimate, scale: float) -> np.ndarray:
     return scale * np.maximum([[middle - low], [high - middle]], 0.0)
 
 
+def _name_validations(runs: Sequence[Run]) -> str:
+    drawn = dict.fromkeys(run.validated_as for run in runs if run.validated_as)
+    return f"{', '.join(['Validation games of each run', *drawn])}. "
+
+
 def _count_games(run: Run) -> str:
-    """How many games a point is about."""
+    """How many games a point is about, and how their words were chosen."""
     games = run.series("train/games")
     parts = [f"{games.iloc[-1]:,.0f} training games in a step"] if len(games) else []
     parts += [f"{len(games):,} validation games" for games in [*run.validated.values()][-1:]]

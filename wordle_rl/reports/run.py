@@ -15,9 +15,17 @@ import numpy as np
 import pandas as pd
 
 from wordle_rl.evaluation.boards import NOTES
+from wordle_rl.evaluation.doctor import (
+    LEAST_STEPS,
+    Curves,
+    describe_health,
+    diagnose,
+    numeric_settings,
+)
 from wordle_rl.evaluation.intervals import Z95, sign_test, standard_error
 from wordle_rl.evaluation.solvers import MAX_TURNS, solver_results
 from wordle_rl.game.players import title
+from wordle_rl.policy.sampling import describe_drawing
 from wordle_rl.runs.config import flatten, read_config
 from wordle_rl.runs.files import StepLog, read_object
 from wordle_rl.runs.folder import RunFolder, given_name
@@ -26,6 +34,7 @@ OPTIMUM_TITLE = "optimum (published, all 2,315 answers)"
 START = "best checkpoint: step 0, the start"
 WINS, GUESSES = "win_rate", "mean_guesses_with_losses"  # in a report, and as val/... in metrics
 _MARKS = str.maketrans("✓-x", "012")
+_CAUSES = 2  # that a page tells of why a run does not learn
 _LONGEST = 120  # characters that are kept of an answer without a guess
 
 
@@ -105,6 +114,8 @@ class Run:
     start: Result | None  # the reports of trainer.report, on the test secrets
     best: Result | None
     seconds: float  # that it ran, NaN if unknown
+    trains: bool = False  # whether a process trains it now
+    group: Mapping[str, Any] | None = None  # of the last step that validated, from groups.jsonl
 
     @property
     def reports(self) -> list[Result]:
@@ -113,10 +124,34 @@ class Run:
     @property
     def missing(self) -> str:
         """A sentence on what the folder lacks, if anything."""
+        if self.trains:
+            return ""
         if not (self.folder / "summary.json").exists():
             return f"summary.json is missing: the run is {self.manifest['status']}."
         lacks = "There are no reports on both the start and the end (trainer.report=false)."
         return lacks if len(self.reports) < 2 else ""
+
+    @property
+    def validated_as(self) -> str:
+        """How the words of validation games were chosen; "" if unknown."""
+        return _describe_temperature(self.settings.get("trainer.validation_temperature"))
+
+    @property
+    def trained_as(self) -> str:
+        """How the words of training games were chosen, or which player's they were."""
+        if player := self.manifest.get("player"):
+            return f"by {player}"
+        return _describe_temperature(self.settings.get("sampling.temperature"))
+
+    @property
+    def diagnosis(self) -> list[str]:
+        """What keeps the run from learning, the strongest first; empty after few steps."""
+        curves = Curves(self.metrics.reset_index().to_dict("records"))
+        if curves.steps < LEAST_STEPS:
+            return []
+        findings = diagnose(curves, numeric_settings(self.settings))
+        told = [f"{one.cause}: {one.seen}. To change: {one.change}." for one in findings[:_CAUSES]]
+        return told or [describe_health(curves)]
 
     @property
     def lineage(self) -> str:
@@ -155,7 +190,13 @@ def read_run(folder: Path) -> Run:
         start=start,
         best=best,
         seconds=opened.seconds,
+        trains=opened.status == "running",
+        group=opened.log("groups").last(),
     )
+
+
+def _describe_temperature(setting: str | None) -> str:
+    return "" if setting is None else describe_drawing(float(setting))
 
 
 def _read_exported_step(folder: Path) -> int:
@@ -172,7 +213,12 @@ def _read_report(folder: Path, file: str, games: str, step: int, label: str) -> 
     if WINS not in measures:
         return None
     boards = [Board.of(record) for record in StepLog(folder / games).records()]
-    return Result(label=label, step=step, measures=measures, boards=boards)
+    return Result(label=name_player(label, measures), step=step, measures=measures, boards=boards)
+
+
+def name_player(label: str, measures: Mapping[str, Any]) -> str:
+    """A label that says how the player's words were chosen. measures: as in a Result."""
+    return f"{label} ({drawn})" if (drawn := measures.get("drawn")) else label
 
 
 def _summarise_validations(

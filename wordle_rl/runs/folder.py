@@ -89,7 +89,10 @@ class RunFolder:
         return runnable(f"wordle-rl play --run {shlex.quote(str(shorten(self.path)))}")
 
     def log(self, name: str) -> StepLog:
-        """metrics: a line a step. games: some games. validation_games: each validation game."""
+        """metrics: a line a step. games: some games. validation_games: each validation game.
+
+        groups: one group of each step that was validated.
+        """
         return StepLog(self.path / f"{name}.jsonl")
 
     # -- the manifest -----------------------------------------------------------------------------

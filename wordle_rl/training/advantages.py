@@ -91,7 +91,7 @@ def step_advantages(rollouts: Sequence[Rollout], recipe: Recipe) -> Advantages:
     """The algorithm's advantages for a step's rollouts, which come from all processes."""
     by_turn, needs = recipe.rollout.credit == "turn", recipe.algorithm.needs
     discount = recipe.rollout.discount if by_turn else 1.0
-    returns = [_returns(rollout, recipe) for rollout in rollouts]
+    returns = [returns_of(rollout, recipe) for rollout in rollouts]
     return recipe.algorithm.advantages(
         StepOutcomes(
             groups=np.array([rollout.group for rollout in rollouts]),
@@ -110,13 +110,13 @@ def step_advantages(rollouts: Sequence[Rollout], recipe: Recipe) -> Advantages:
             by_turn=by_turn,
             discount=discount,
             states=[[turn.state for turn in rollout.game.turns] for rollout in rollouts],
-            parts=[_parts(one, recipe) for one in rollouts if needs.parts],
+            parts=[parts_of(one, recipe) for one in rollouts if needs.parts],
             weights=recipe.rewards.weights,
         )
     )
 
 
-def _returns(rollout: Rollout, recipe: Recipe) -> Array:
+def returns_of(rollout: Rollout, recipe: Recipe) -> Array:
     """[K] reward from each turn on. With credit=game every turn has the whole game's reward."""
     game, reward = rollout.game, rollout.reward
     if recipe.rollout.credit == "turn":
@@ -124,7 +124,7 @@ def _returns(rollout: Rollout, recipe: Recipe) -> Array:
     return np.full(len(game.turns), reward.total)
 
 
-def _parts(rollout: Rollout, recipe: Recipe) -> dict[str, Array]:
+def parts_of(rollout: Rollout, recipe: Recipe) -> dict[str, Array]:
     """[K] by name: what each component and each correction of the reward adds to the returns."""
     game, reward = rollout.game, rollout.reward
     if recipe.rollout.credit == "turn":

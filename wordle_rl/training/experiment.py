@@ -45,6 +45,10 @@ class TrainerSettings:
     memory_limit_gb: _Gigabytes | None = None
     device_memory_limit_gb: _Gigabytes | None = None
 
+    def validates(self, done: int) -> bool:
+        """Whether a validation is due after so many steps."""
+        return done % self.validate_every == 0 or done == self.steps
+
 
 @dataclass(frozen=True, kw_only=True)
 class LoggerSettings:

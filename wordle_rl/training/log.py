@@ -47,7 +47,7 @@ class RunLog:
         """whole_games: whether the update compares rewards of whole games, and none of guesses."""
         self.writes, self._reporter = writes, reporter
         self._metrics, self._games = folder.log("metrics"), folder.log("games")
-        self._validations = folder.log("validation_games")
+        self._validations, self._groups = folder.log("validation_games"), folder.log("groups")
         self._shown, self._whole_games = settings.show_games, whole_games
         self.start: dict[str, Any] = {}  # the metrics before the first step
 
@@ -70,6 +70,11 @@ class RunLog:
         """Give the loggers the rewards of a step's games, as a histogram."""
         if self.writes and rewards:
             self._reporter.histogram("rewards", [reward.total for reward in rewards], step)
+
+    def group(self, step: int, record: Mapping[str, Any]) -> None:
+        """Write one group of a step, as its report tells it."""
+        if self.writes:
+            self._groups.append(step, record)
 
     def line(self, tag: str, text: str, step: int) -> None:
         """Print a line, and give it to the loggers."""
@@ -133,7 +138,7 @@ class RunLog:
         """Delete what was logged after a step. Reads the logs' ends and the first metrics."""
         if not self.writes:
             return
-        for log in (self._metrics, self._games, self._validations):
+        for log in (self._metrics, self._games, self._validations, self._groups):
             log.truncate_after(step)
         self.start = next(self._metrics.records(), {})
         self._reporter.cut_back(step, self._metrics.records())
@@ -152,7 +157,7 @@ class RunLog:
     def sync(self) -> None:
         """Flush the logs to disk."""
         if self.writes:
-            for log in (self._metrics, self._games, self._validations):
+            for log in (self._metrics, self._games, self._validations, self._groups):
                 log.sync()
 
 

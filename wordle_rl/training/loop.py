@@ -40,6 +40,7 @@ from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.progress import Amount, announce, describe_time
 from wordle_rl.runs.timing import Timers
 from wordle_rl.training.checkpoint import Checkpointing, RunState
+from wordle_rl.training.example_group import ExampleGroup
 from wordle_rl.training.experiment import Experiment, describe_run_lineage, stages_of_run
 from wordle_rl.training.forecast import measure_seconds
 from wordle_rl.training.log import Reporter, RunLog
@@ -126,8 +127,12 @@ class Training:
         folder: RunFolder,
         reporter: Reporter,
         check: Callable[[], None] = lambda: None,
+        page: Callable[[], None] = lambda: None,
     ) -> None:
-        """check: raises to stop the run. It is called only where stopping loses nothing."""
+        """check: raises to stop the run. It is called only where stopping loses nothing.
+
+        page: writes report.html. It is called after each validation, with trainer.report.
+        """
         self.policy, self.setup, self.folder = policy, setup, folder
         recipe, trainer = setup.recipe, setup.trainer
         form = build_form(recipe.rollout.form, Chat(policy.tokenizer), recipe.style)
@@ -142,7 +147,7 @@ class Training:
         if recipe.dialogues is not None:
             check_lengths(recipe.dialogues, form.chat, room)
         self._form, self._writes = form, policy.processes.rank == 0
-        self._check = check
+        self._check, self._page = check, page
         whole_games = recipe.rollout.credit != "turn" or recipe.rollout.discount == 1.0
         self._log = RunLog(folder, reporter, trainer, writes=self._writes, whole_games=whole_games)
         step = Step(policy=policy, form=form, recipe=recipe, number=0)
@@ -180,7 +185,14 @@ class Training:
         self._log.metrics(0, metrics, metrics | reported)
         if self._writes and (wins := describe_wins({}, metrics, self._validated)):
             print(bold(wins), flush=True)
+        self._write_page(0)
         self.save(best=True)
+
+    def _write_page(self, done: int) -> None:
+        """Write the page of a run where that is due."""
+        if self._writes and self.setup.trainer.report and self.setup.trainer.validates(done):
+            with self.clock("reports"):
+                self._page()
 
     def _tell_time(self) -> None:
         """Print how long the run will take, where that can be measured."""
@@ -277,8 +289,8 @@ class Training:
             self._log.training_games(done, result, self.setup.recipe.rollout.num_generations)
         best, stopped = False, None
         try:
-            if done % trainer.validate_every == 0 or done == trainer.steps:
-                validation, best = self._validate(done)
+            if trainer.validates(done):
+                validation, best = self._validate(done, example=result.example)
                 metrics |= validation
             metrics |= self._watch(done)
         except NotFinite:  # the step broke the weights, so it is not kept
@@ -300,6 +312,7 @@ class Training:
         self._seconds.append(seconds + metrics.get("time/skill", 0.0))
         if self._writes:
             self._print_step(done, shown)
+        self._write_page(done)
         return metrics
 
     def _print_step(self, done: int, metrics: dict[str, float]) -> None:
@@ -357,9 +370,17 @@ class Training:
     # -- what is due between steps ----------------------------------------------------------------
 
     def _validate(
-        self, step: int, check: Callable[[], None] = lambda: None
+        self,
+        step: int,
+        check: Callable[[], None] = lambda: None,
+        example: ExampleGroup | None = None,
     ) -> tuple[dict[str, float], bool]:
-        """Validate the policy. Returns metrics, and whether it is the best so far."""
+        """Validate the policy. Returns metrics, and whether it is the best so far.
+
+        example: a group of the step that led to it.
+        """
+        if example is not None:
+            self._log.group(step, example.after_update(self.policy))
         with announce("validation: judging its games"):
             metrics = self._held_out.validate(check, partial(self._log.validation_games, step))
         self.policy.timers.take()

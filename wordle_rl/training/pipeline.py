@@ -13,6 +13,7 @@ from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import Rollout, games_of
 from wordle_rl.training.checkpoint import RunState
 from wordle_rl.training.curricula import Curriculum
+from wordle_rl.training.example_group import choose_example
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.step import Sample, StepResult, learn_step, sample_step
 
@@ -70,14 +71,21 @@ class Pipeline:
         recipe = replace(self._setup.recipe, rewards=plan.rewards, replayed=plan.replayed)
         sample = sample_step(replace(self._step, recipe=recipe, number=number, check=check))
         course, switch = observe_step(self._setup.curriculum, sample.rollouts)
-        return replace(sample, learnt=learnt, course=course, switch=switch)
+        sample, trainer = replace(sample, learnt=learnt), self._setup.trainer
+        if trainer.report and trainer.validates(number + 1):
+            example = choose_example(recipe, sample.rollouts, sample.advantages)
+            sample = replace(sample, example=example)
+        return replace(sample, course=course, switch=switch)
 
     def learn(self, sample: Sample, state: RunState) -> StepResult:
         """Improve the policy on a sample, which an earlier one may have played."""
-        self.between_steps = False
+        self.between_steps, example = False, sample.example
+        if example is not None:  # another process has it, too, and does not tell it
+            tells = self._policy.processes.rank == 0
+            example = example.before_update(self._policy) if tells else None
         result = learn_step(replace(self._step, number=sample.step), sample)
         state.step, self.between_steps = sample.step + 1, True
-        return result
+        return replace(result, example=example)
 
 
 def observe_step(

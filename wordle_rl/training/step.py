@@ -32,6 +32,7 @@ from wordle_rl.training.advantages import (
     reward_rollouts,
     share_of_idle_turns,
 )
+from wordle_rl.training.example_group import ExampleGroup
 from wordle_rl.training.metrics import game_metrics, group_metrics, reward_metrics, token_metrics
 from wordle_rl.training.secrets import deal_starts
 from wordle_rl.training.update import run_updates
@@ -45,12 +46,12 @@ class Sample:
 
     step: int  # counted from 0
     learnt: int  # steps that the policy had learnt when it played
-    weights: Mapping[str, float]  # of the rewards that the curriculum had planned
     rollouts: list[Rollout]
     advantages: Advantages
     replaced: list[Rollout] = field(default_factory=list)  # of groups that taught nothing
     course: Mapping[str, float] = field(default_factory=dict)  # the curriculum's metrics after it
     switch: str | None = None  # the stages between which the curriculum then switched
+    example: ExampleGroup | None = None  # of a step that is validated, for its report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +61,7 @@ class StepResult:
     rollouts: list[Rollout]
     advantages: list[Array]  # for each rollout [K], one per turn
     metrics: dict[str, float]
+    example: ExampleGroup | None = None  # the sample's, scored before the update
 
     @property
     def rewards(self) -> list[GameReward]:
@@ -100,7 +102,6 @@ def sample_step(step: Step) -> Sample:
     return Sample(
         step=step.number,
         learnt=step.number,
-        weights=recipe.rewards.weights,
         rollouts=rollouts,
         advantages=advantages,
         replaced=replaced,
@@ -190,9 +191,7 @@ def _read_dialogues(step: Step, dialogues: Sequence[GivenDialogue]) -> Sample:
     rollouts = [rollout for part in processes.gather(mine) for rollout in part]
     each = [np.ones(len(rollout.answer_lengths)) for rollout in rollouts]
     advantages = Advantages(per_turn=each)
-    return Sample(
-        step=step.number, learnt=step.number, weights={}, rollouts=rollouts, advantages=advantages
-    )
+    return Sample(step=step.number, learnt=step.number, rollouts=rollouts, advantages=advantages)
 
 
 def check_lengths(dialogues: Sequence[GivenDialogue], chat: Chat, max_context: int) -> None:

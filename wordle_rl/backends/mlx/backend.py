@@ -3,7 +3,7 @@
 One process on one device: the GPU of Apple silicon, or the CPU on Linux.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -94,12 +94,18 @@ def _choose_precision(backend: BackendSettings) -> Precision:
 
 
 def train(
-    setup: Experiment, folder: RunFolder, *, resume: bool, interrupts: Interrupts, work: object
+    setup: Experiment,
+    folder: RunFolder,
+    *,
+    resume: bool,
+    interrupts: Interrupts,
+    work: object,
+    page: Callable[[], None],
 ) -> dict[str, Any]:
     """Run the experiment in its folder. Returns the summary.
 
-    work: not used, because there is one process. Raises Interrupted after a signal, once everything
-    that a resumed run needs is saved.
+    work: not used, because there is one process. page: writes report.html. Raises Interrupted
+    after a signal, once everything that a resumed run needs is saved.
     """
     with user_errors(), announce(f"loading {setup.model.path}"):
         precision = _choose_precision(setup.backend)
@@ -116,7 +122,7 @@ def train(
             policy.set_reference(build(setup.reference), setup.reference.name)
         loggers = build_loggers(setup.logger, folder)
         reporter = LightningReporter(loggers, setup.config)
-        training = Training(policy, setup, folder, reporter, interrupts.check)
+        training = Training(policy, setup, folder, reporter, interrupts.check, page)
 
     summary = run_training(training, training.run_step, resume=resume, interrupts=interrupts)
     if mx.metal.is_available():

@@ -135,16 +135,23 @@ def answer_plainly(
 
 
 def train(
-    setup: Experiment, folder: RunFolder, *, resume: bool, interrupts: Interrupts, work: Follow
+    setup: Experiment,
+    folder: RunFolder,
+    *,
+    resume: bool,
+    interrupts: Interrupts,
+    work: Follow,
+    page: Callable[[], None],
 ) -> dict[str, Any]:
     """Run the experiment in its folder. Returns the summary.
 
-    work: what further processes on this machine do. Raises Interrupted after a signal, once
-    everything that a resumed run needs is saved, and TrainingFailed where a process is lost.
+    work: what further processes on this machine do. page: writes report.html. Raises
+    Interrupted after a signal, once everything that a resumed run needs is saved, and
+    TrainingFailed where a process is lost.
     """
     try:
         with ExitStack() as stack:
-            return _train(setup, folder, resume, interrupts, work, stack)
+            return _train(setup, folder, resume, interrupts, work, page, stack)
     except ProcessLost as error:
         again = f": continue with {folder.resume_command}" if folder.begun else ""
         raise TrainingFailed(f"{error}, so the run stops{again}") from None
@@ -156,6 +163,7 @@ def _train(
     resume: bool,
     interrupts: Interrupts,
     work: Follow,
+    page: Callable[[], None],
     stack: ExitStack,
 ) -> dict[str, Any]:
     processes: Processes = ALONE
@@ -181,7 +189,7 @@ def _train(
     with user_errors():
         stack.enter_context(_let_servers_play(policy, setup, folder.path, interrupts.check))
         reporter = LightningReporter(loggers, setup.config)
-        training = Training(policy, setup, folder, reporter, interrupts.check)
+        training = Training(policy, setup, folder, reporter, interrupts.check, page)
         module = TrainingModule(policy.machine, training.run_step)
     summary = run_training(training, module.training_step, resume=resume, interrupts=interrupts)
     finish_loggers(loggers, setup.config)

@@ -115,9 +115,13 @@ def test_padding_changes_nothing():
     assert torch.equal(one, same)
 
 
-def test_bfloat16_is_as_near_to_float32_as_transformers_is():
-    model = build_model(vocab_size=VOCAB, hidden_size=128, layers=4).eval()
-    rounded: Any = build_model(vocab_size=VOCAB, hidden_size=128, layers=4).eval()
+@pytest.mark.parametrize(
+    "build",
+    [partial(build_model, vocab_size=VOCAB, hidden_size=128, layers=4), partial(gemma, VOCAB)],
+    ids=["qwen2", "gemma3"],
+)
+def test_bfloat16_is_as_near_to_float32_as_transformers_is(build):
+    model, rounded = build().eval(), build().eval()
     coarse = CausalLM(rounded.to(torch.bfloat16))
     given = draw_sequences(30, 5)
     expected = of_transformers(model, *given)

@@ -86,6 +86,8 @@ def test_models_with_more_than_is_written_out_go_through_transformers(tmp_path):
     others["window"].config.layer_types = ["sliding_attention", "full_attention"]
     others["rotation"] = qwen(VOCAB)
     others["rotation"].config.rope_parameters["rope_type"] = "dynamic"
+    others["one rotation of two"] = gemma(VOCAB)
+    others["one rotation of two"].config.rope_parameters["full_attention"]["rope_type"] = "yarn"
     others["parametrised"] = qwen(VOCAB)
     nn.utils.parametrizations.weight_norm(others["parametrised"].model.layers[1].mlp.down_proj)
     for name, model in others.items():

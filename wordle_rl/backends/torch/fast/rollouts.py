@@ -25,7 +25,7 @@ _MOST_SCORES = 2**26  # torch's kernel, which stores no scores, computes larger 
 
 
 class FastTrunk:
-    """The trunk of a model that can_be_fast with its current weights. Use it until their update."""
+    """A trunk that can_be_fast, with its current weights. Use it until their next update."""
 
     @torch.no_grad()
     def __init__(self, trunk: Any) -> None:

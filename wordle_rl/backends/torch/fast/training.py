@@ -41,7 +41,7 @@ def compute_states(
 ) -> torch.Tensor:
     """Hidden states [P, H] of some rows.
 
-    trunk: of a model that can_be_fast. wanted: [P] numbers of rows. checkpointing: whether the
+    trunk: one that can_be_fast. wanted: [P] numbers of rows. checkpointing: whether the
     backward pass computes each layer again.
     """
     kinds = list_kinds(trunk)

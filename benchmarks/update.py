@@ -56,15 +56,6 @@ class Transformers(Counting):
     is_fast = False  # pyright: ignore[reportAssignmentType]
 
 
-def build_policy(setup: Any, kind: type[CausalLM]) -> Any:
-    """The policy of an experiment, which computes through a kind of model."""
-    policy: Any = load_backend(setup.backend).build_policy(
-        setup.model, setup.backend, temperature=setup.recipe.scoring_temperature, optim=Optim(lr=0)
-    )
-    policy.machine.lm.__class__ = kind
-    return policy
-
-
 def first_update(policy: Any, recipe: Any) -> tuple[Batch, Any]:
     """What the first update of a step learns."""
     form = build_form(recipe.rollout.form, Chat(policy.tokenizer), recipe.style)
@@ -100,21 +91,31 @@ def main() -> None:
     given = parser.parse_intermixed_args()
     repeats, size = (1, SMOKE) if given.smoke else (given.repeats, given.settings or SIZE)
     setup = build_experiment(resolve(compose_config("config", ["backend=lightning", *size])))
-    fast, plain = (build_policy(setup, kind) for kind in (Counting, Transformers))
-    batch, algorithm = first_update(fast, setup.recipe)
-    plain.update(batch, algorithm)  # warms up
-    fast.machine.lm.rows = 0
-    taken: dict[Any, list[float]] = {fast: [], plain: []}
+    policy: Any = load_backend(setup.backend).build_policy(
+        setup.model, setup.backend, temperature=setup.recipe.scoring_temperature, optim=Optim(lr=0)
+    )
+    kinds: dict[str, type[CausalLM]] = {
+        "layers written out": Counting,
+        "transformers' layers": Transformers,
+    }
+    lm = policy.machine.lm
+    lm.__class__ = Counting
+    batch, algorithm = first_update(policy, setup.recipe)
+    lm.__class__ = Transformers
+    policy.update(batch, algorithm)  # warms up
+    lm.rows = 0
+    taken: dict[str, list[float]] = {name: [] for name in kinds}
     for repeat in range(repeats):
-        for policy in (fast, plain) if repeat % 2 else (plain, fast):
-            taken[policy].append(seconds(lambda p=policy: p.update(batch, algorithm))[0])
-    rows, distinct = fast.machine.lm.rows / repeats, count_beginnings(batch)
+        for name in list(kinds)[:: 1 if repeat % 2 else -1]:
+            lm.__class__ = kinds[name]
+            taken[name].append(seconds(lambda: policy.update(batch, algorithm))[0])
+    rows, distinct = lm.rows / (2 * repeats), count_beginnings(batch)
     print(f"{machine('torch', 'transformers')}; {' '.join(size)}")
     print(f"rows computed / distinct beginnings: {rows:.0f} / {distinct} = {rows / distinct:.2f}")
     print(f"tokens of the conversations / rows: {int(batch.lengths.sum()) / rows:.2f}")
-    for name, policy in (("layers written out", fast), ("transformers' layers", plain)):
-        print(f"{name}: {spread(taken[policy], 3)} s an update")
-    print(f"written out over transformers': {spread(speedup(taken[fast], taken[plain]))}")
+    for name in kinds:
+        print(f"{name}: {spread(taken[name], 3)} s an update")
+    print(f"written out over transformers': {spread(speedup(*taken.values()))}")
 
 
 if __name__ == "__main__":

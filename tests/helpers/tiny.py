@@ -133,10 +133,15 @@ def llama(vocab_size: int = 64, *, seed: int = 0, factor: float = 6.0, **config:
 
 
 def gemma(
-    vocab_size: int = 64, *, window: int = 4, softcap: float | None = None, seed: int = 0
+    vocab_size: int = 64,
+    *,
+    window: int = 4,
+    softcap: float | None = None,
+    seed: int = 0,
+    **config: Any,
 ) -> Any:
     """A Gemma3 with two sliding-window layers and one that sees everything."""
-    config = Gemma3TextConfig(
+    settings = Gemma3TextConfig(
         vocab_size=vocab_size,
         hidden_size=64,
         intermediate_size=64,
@@ -149,10 +154,11 @@ def gemma(
         final_logit_softcapping=softcap,
         pad_token_id=0,
         layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        **config,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return sharpen(Gemma3ForCausalLM(config))
+        return sharpen(Gemma3ForCausalLM(settings))
 
 
 def plain_copy(model: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoModelForCausalLM, Gemma3TextConfig, Qwen2Config
 
 from tests.helpers.tiny import batch_of, policy_of
 from wordle_rl.algorithms.grpo import Grpo
@@ -97,9 +97,8 @@ def test_peaks_are_within_15_percent_of_a_count_of_every_tensor(name):
     assert plan(**changes, checkpointing=True).peak_learning / GB == pytest.approx(lean, rel=0.15)
 
 
-def test_layers_written_out_keep_what_is_planned():
-    """What autograd saves of four layers, for each token that they compute, but for weights."""
-    config = Qwen2Config(
+def like_smollm2() -> Any:
+    return Qwen2Config(
         vocab_size=340,
         hidden_size=576,
         intermediate_size=1536,
@@ -107,7 +106,28 @@ def test_layers_written_out_keep_what_is_planned():
         num_attention_heads=9,
         num_key_value_heads=3,
     )
-    policy = policy_of(Qwen2ForCausalLM(config), micro_batch_tokens=100_000, max_context=700)
+
+
+def like_gemma270m() -> Any:
+    return Gemma3TextConfig(
+        vocab_size=340,
+        hidden_size=640,
+        intermediate_size=2048,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=1,
+        sliding_window=512,
+        layer_types=["sliding_attention"] * 3 + ["full_attention"],
+    )
+
+
+@pytest.mark.parametrize("like", [like_smollm2, like_gemma270m])
+def test_layers_written_out_keep_what_is_planned(like):
+    """What autograd saves of four layers, for each token that they compute, but for weights."""
+    config = like()
+    model = AutoModelForCausalLM.from_config(config)
+    policy = policy_of(model, micro_batch_tokens=100_000, max_context=700)
+    assert read_sizes(config).fast and policy.machine.lm.is_fast
     opening, own, count = [10 + place % 200 for place in range(150)], 290, 8
     batch = batch_of(
         [(opening + [5 + row] * own, [0] * 150 + [1] * own) for row in range(count)], [1.0] * count

@@ -24,6 +24,15 @@ FAMILIES = (
     "smollm3",
 )
 _WRAPPERS = {"gemma3": "gemma3_text"}  # models with images -> their language model
+_WRITTEN_OUT = ("gemma3_text", "llama", "qwen2", "qwen3")
+_ROTATIONS = ("default", "linear")  # which depend on a token's place alone
+# What configs of these families can have besides.
+_NOT_WRITTEN_OUT = (
+    "attention_bias",
+    "mlp_bias",
+    "use_bidirectional_attention",
+    "attn_logit_softcapping",
+)
 LONGEST_WRITTEN_OUT = 512  # tokens; longer sequences would need too much memory for their scores
 _LARGE = 50_000_000  # bytes of a pretrained model's weights
 
@@ -92,12 +101,16 @@ def is_known(config: Any) -> bool:
 def is_written_out(text: Any) -> bool:
     """Whether torch/fast/ has the layers of a transformers config of a text model."""
     rope = getattr(text, "rope_parameters", None) or {}
+    kinds, known = set(getattr(text, "layer_types", None) or ["full_attention"]), {"full_attention"}
+    rotations = [rope]
+    if text.model_type == "gemma3_text":  # each kind of layer has its own rotation
+        known.add("sliding_attention")
+        rotations = [rope.get(kind, {}) for kind in kinds]
     return (
-        text.model_type in ("qwen2", "llama")
-        and rope.get("rope_type", "default") == "default"
-        and set(getattr(text, "layer_types", None) or ["full_attention"]) == {"full_attention"}
-        # Llama can have biases in every product.
-        and not (getattr(text, "attention_bias", False) or getattr(text, "mlp_bias", False))
+        text.model_type in _WRITTEN_OUT
+        and kinds <= known
+        and all(each.get("rope_type", "default") in _ROTATIONS for each in rotations)
+        and not any(getattr(text, name, None) for name in _NOT_WRITTEN_OUT)
     )
 
 

@@ -68,6 +68,16 @@ class Wanted:
             shares=np.concatenate([t.probabilities for t in targets]),
         )
 
+    def take(self, places: list[int]) -> Wanted:
+        """What is wanted at some of the places, whose numbers rise."""
+        inside = np.isin(self.place, places)
+        return Wanted(
+            place=np.searchsorted(places, self.place[inside]),
+            ids=self.ids[inside],
+            shares=self.shares[inside],
+            choices=self.choices and [self.choices[place] for place in places],
+        )
+
     def part(self, start: int, count: int) -> Part:
         """What is wanted at some of the places, from number `start` on."""
         inside = (self.place >= start) & (self.place < start + count)

@@ -125,12 +125,14 @@ def test_an_update_moves_the_language_model_and_the_reference_stays(folder: Path
     np.testing.assert_array_equal(policy.score(BATCH, reference=True), before)
 
 
+@pytest.mark.parametrize("fast", [True, False], ids=["written out if it is", "transformers'"])
 @pytest.mark.parametrize("lora", [None, "all-linear"], ids=["full", "lora"])
 @pytest.mark.parametrize("openings", [[24], [33, 18]], ids=["one", "two"])
 def test_an_opening_that_is_computed_once_has_the_gradient_of_plain_forward_passes(
-    folder: Path, openings: list[int], lora: Any, monkeypatch: pytest.MonkeyPatch
+    folder: Path, openings: list[int], lora: Any, fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(causal_lm, "can_be_fast", lambda model: False)
+    if not fast:
+        monkeypatch.setattr(causal_lm, "can_be_fast", lambda trunk: False)
     random = np.random.default_rng(0)
     rows = []
     for size in openings:

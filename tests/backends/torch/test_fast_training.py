@@ -1,5 +1,6 @@
 """Each distinct beginning computed once gives the hidden states and gradients of transformers."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.helpers.families import build as build_family
 from tests.helpers.tiny import gemma, llama, lora_of, plain_copy, qwen
 from wordle_rl.backends.sizes import LONGEST_WRITTEN_OUT
 from wordle_rl.backends.tiny_model import build_model, save_untrained
@@ -17,15 +19,25 @@ from wordle_rl.policy import batch
 
 VOCAB = 64
 WIDTH = 14
+LINEAR = {"rope_type": "linear", "factor": 8.0}
+BUILDS: dict[str, Callable[[], Any]] = {
+    "qwen2": partial(qwen, VOCAB, factor=2.0),
+    "llama": partial(llama, VOCAB, factor=2.0),
+    "qwen3": partial(build_family, "qwen3"),
+    "gemma3, a window shorter than rows": partial(gemma, VOCAB),
+    "gemma3, a longer one": partial(gemma, VOCAB, window=WIDTH, rope_scaling=LINEAR),
+    "transformers' layers": partial(build_family, "mistral"),
+}
 
 
 def draw_sequences(rows: int, opening: int, words: int = VOCAB) -> tuple[np.ndarray, np.ndarray]:
     """ids [N, T] with equal first tokens, and which of the others are trained [N, T].
 
-    words: how many tokens there are. With few, sequences go on alike behind the opening, too.
+    words: how many tokens there are, with padding. With few, sequences go on alike behind the
+    opening, too.
     """
     random = np.random.default_rng(7)
-    ids = random.integers(0, words, (rows, WIDTH))
+    ids = random.integers(1, words, (rows, WIDTH))
     ids[:, :opening] = ids[0, :opening]
     lengths = random.integers(opening + 3, WIDTH + 1, (rows, 1))
     lengths[0] = WIDTH
@@ -53,7 +65,7 @@ def gradients(model: nn.Module, states: torch.Tensor) -> dict[str, torch.Tensor]
 
 @pytest.mark.parametrize(
     ("rows", "opening", "words"),
-    [(1, 0, VOCAB), (1, 5, VOCAB), (6, 0, VOCAB), (6, 5, VOCAB), (40, 0, 2), (40, 5, 2)],
+    [(1, 0, VOCAB), (1, 5, VOCAB), (6, 0, VOCAB), (6, 5, VOCAB), (40, 0, 3), (40, 5, 3)],
     ids=[
         "one row",
         "one row with a prompt",
@@ -64,24 +76,25 @@ def gradients(model: nn.Module, states: torch.Tensor) -> dict[str, torch.Tensor]
     ],
 )
 @pytest.mark.parametrize("least", [1, 5, 32])  # rows of a block
-@pytest.mark.parametrize("build", [qwen, llama, gemma])
+@pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS)
 def test_states_and_gradients_are_those_of_transformers(
     rows, opening, words, least, build, monkeypatch
 ):
     monkeypatch.setattr(batch, "_LEAST", least)
-    model: Any = build(VOCAB) if build is gemma else build(VOCAB, factor=2.0)
+    model: Any = build()
     with torch.no_grad():
         for layer in model.model.layers:  # biases and norms begin at 0 and 1
             for name, parameter in layer.named_parameters():
                 if parameter.ndim == 1:
                     parameter.add_(0.3 * torch.randn(parameter.shape, generator=_generator(name)))
     plain, lm = plain_copy(model), CausalLM(model.eval())
+    assert lm.is_fast == (build is not BUILDS["transformers' layers"])
     ids, trained = draw_sequences(rows, opening, words)
     expected, states = of_transformers(plain, ids, trained), lm.read_states(ids, trained)
     torch.testing.assert_close(states, expected, atol=1e-5, rtol=1e-5)
     exact, found = gradients(plain, expected), gradients(model, states)
     assert found.keys() == exact.keys()
-    assert len(found) == len([p for p in model.parameters() if p.requires_grad])
+    assert len(found) == len(list(model.model.parameters()))  # heads may be apart
     whole = sum(float(gradient.square().sum()) for gradient in exact.values())
     off = sum(float((found[name] - gradient).square().sum()) for name, gradient in exact.items())
     assert off**0.5 < 2e-6 * whole**0.5
@@ -102,9 +115,13 @@ def test_padding_changes_nothing():
     assert torch.equal(one, same)
 
 
-def test_bfloat16_is_as_near_to_float32_as_transformers_is():
-    model = build_model(vocab_size=VOCAB, hidden_size=128, layers=4).eval()
-    rounded: Any = build_model(vocab_size=VOCAB, hidden_size=128, layers=4).eval()
+@pytest.mark.parametrize(
+    "build",
+    [partial(build_model, vocab_size=VOCAB, hidden_size=128, layers=4), partial(gemma, VOCAB)],
+    ids=["qwen2", "gemma3"],
+)
+def test_bfloat16_is_as_near_to_float32_as_transformers_is(build):
+    model, rounded = build().eval(), build().eval()
     coarse = CausalLM(rounded.to(torch.bfloat16))
     given = draw_sequences(30, 5)
     expected = of_transformers(model, *given)
@@ -126,7 +143,7 @@ def test_other_models_and_long_sequences_go_through_transformers(tmp_path, monke
     hooked = qwen(VOCAB)
     hooked.model.layers[0].register_forward_hook(lambda *_: None)
     ids, trained = draw_sequences(3, 5)
-    for model in (gemma(VOCAB), hooked, lora_of(str(save_untrained(tmp_path, **shape)))):
+    for model in (build_family("mistral"), hooked, lora_of(str(save_untrained(tmp_path, **shape)))):
         assert len(CausalLM(model.eval()).read_states(ids, trained)) == trained.sum()
     lm = CausalLM(qwen(VOCAB).eval())
     long = np.ones((1, LONGEST_WRITTEN_OUT + 2), np.int64)

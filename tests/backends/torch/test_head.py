@@ -13,12 +13,14 @@ from wordle_rl.policy import token_outputs
 from wordle_rl.policy.token_outputs import Wanted
 
 PLACES, VOCABULARY, SIZE = 700, 301, 32
+HALF = PLACES // 2
 
 
 def wanted_of(kind: str = "tokens") -> Wanted:
     """A token at each place, or two with shares, or one of a few that a grammar leaves."""
     draw = np.random.default_rng(0)
     place, ids = np.arange(PLACES), draw.integers(0, VOCABULARY, PLACES)
+    ids[HALF + 50 :] = ids[50:HALF]  # the same, after equal states
     shares, choices = np.ones(PLACES, np.float32), None
     if kind == "means":
         place = np.repeat(place, 2)
@@ -60,7 +62,7 @@ def test_scores_and_gradients_are_as_by_autograd_in_float64(
     head = lm.model.lm_head.weight.requires_grad_(trained)
     monkeypatch.setattr(token_outputs, "LOGITS_BYTES", 4 * VOCABULARY * at_once)
     torch.manual_seed(1)
-    states = torch.randn(PLACES, SIZE, requires_grad=True)
+    states = torch.randn(HALF, SIZE).repeat(2, 1).requires_grad_()
     learnt = [states, head] if trained else [states]
     expected = slow_scores(states.double(), head.double(), wanted, temperature)[: 1 + entropy]
     found = lm.score_states(states, wanted, temperature, entropy)
@@ -74,6 +76,17 @@ def test_scores_and_gradients_are_as_by_autograd_in_float64(
         assert torch.allclose(one.double(), other, atol=2e-6, rtol=1e-6)
     for one, other in zip(differentiate(found), differentiate(expected), strict=True):
         assert (one - other).norm() <= 1e-6 * other.norm()
+
+
+@pytest.mark.parametrize("kind", ["tokens", "means", "choices"])
+def test_logits_are_computed_once_where_the_same_is_wanted_after_equal_states(kind):
+    lm: Any = CausalLM(qwen(VOCABULARY))
+    lm.model.lm_head.weight.requires_grad_(False)
+    rows, compute = [], lm.compute_logits
+    lm.compute_logits = lambda states, options: rows.append(len(states)) or compute(states, options)
+    states = torch.randn(HALF, SIZE).repeat(2, 1)
+    lm.score_states(states, wanted_of(kind), 0.7, entropy=False)
+    assert sum(rows) == HALF + 50
 
 
 def test_nothing_is_kept_where_no_gradient_is_wanted():

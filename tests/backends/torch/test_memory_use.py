@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.helpers.families import build
 from tests.helpers.tiny import SHAPE, batch_of, gemma, gradients, lora_of, policy_of, qwen, same
 from tests.helpers.updates import PLAIN
 from wordle_rl.algorithms.grpo import Grpo
@@ -40,7 +41,8 @@ def assert_near(found: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]) 
 
 BUILDS: dict[str, Callable[[str], Any]] = {
     "written out": lambda _: qwen(VOCAB),
-    "plain": lambda _: gemma(VOCAB),
+    "gemma3": lambda _: gemma(VOCAB),
+    "plain": lambda _: build("mistral"),
     "lora": lora_of,
 }
 

@@ -19,7 +19,7 @@ def adapted(family: str, folder: str) -> Any:
     return lora_of(folder) if family == "qwen2" else get_peft_model(gemma(), settings)
 
 
-@pytest.mark.parametrize("family", ["qwen2", "gemma"])  # with layers written out, and without
+@pytest.mark.parametrize("family", ["qwen2", "gemma"])
 @pytest.mark.parametrize("change", ["update", "load"])
 def test_the_sums_follow_the_adapter(change, family, model_folder, tmp_path):
     policy, other = (policy_of(adapted(family, model_folder)) for _ in range(2))

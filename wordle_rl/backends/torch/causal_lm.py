@@ -27,7 +27,8 @@ from wordle_rl.backends.loading import VALUE_HEAD, check_fit, read_weights
 from wordle_rl.backends.sizes import LONGEST_WRITTEN_OUT
 from wordle_rl.backends.torch.fast import head as fast_head
 from wordle_rl.backends.torch.fast import training as fast_training
-from wordle_rl.backends.torch.fast.rollouts import FastQwen2, can_be_fast
+from wordle_rl.backends.torch.fast.layers import can_be_fast
+from wordle_rl.backends.torch.fast.rollouts import FastTrunk
 from wordle_rl.policy.batch import Blocks, arrange_blocks, find_ends, number_prefixes
 from wordle_rl.policy.grammar import LOW, Options
 from wordle_rl.policy.token_outputs import LanguageModel, Part, Wanted
@@ -170,14 +171,14 @@ class CausalLM(LanguageModel):
         found: Any = fast_head.Scores.apply(states, weight, self, part, temperature, entropy)
         return found
 
-    def choose_rollout_trunk(self) -> CausalLM | FastQwen2:
+    def choose_rollout_trunk(self) -> CausalLM | FastTrunk:
         """The fastest trunk for rollouts with the current weights."""
-        return FastQwen2(self._trunk) if self.is_fast else self
+        return FastTrunk(self._trunk) if self.is_fast else self
 
     @property
     def is_fast(self) -> bool:
         """Whether layers written out replace transformers' forward pass, see fast/."""
-        return self.device.type == "cpu" and can_be_fast(self.model)
+        return self.device.type == "cpu" and can_be_fast(self._trunk)
 
     def compute_last_hidden(
         self, ids: torch.Tensor, last: torch.Tensor, cache: Any

@@ -3,11 +3,14 @@
 Autograd would keep the logits, the logits over the temperature and their exponentials. Here the
 exponentials alone are kept, and the backward pass turns them into the logits' gradient in place.
 Under a head that is not trained not even they are: the gradient of one log-probability with respect
-to its hidden state is a vector of the state's own size, so it is computed while the table exists.
+to its hidden state is a vector of the state's own size, so it is computed while the table exists,
+and only once where the same is wanted after equal states, as where conversations begin alike.
 """
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 
@@ -112,6 +115,24 @@ def _logarithms(table: _Table) -> torch.Tensor:
     return table.values.clamp(min=_TINY).log_()
 
 
+def _find_repeats(states: torch.Tensor, wanted: Wanted) -> tuple[list[int], list[int]]:
+    """The places [U] that differ in state or in what is wanted, and which of them each [P] is."""
+    order = np.argsort(wanted.place, kind="stable")
+    bounds = np.searchsorted(wanted.place[order], np.arange(len(states) + 1))
+    bits = states.detach().contiguous().view(torch.uint8).numpy()
+    numbers: dict[tuple[bytes, ...], int] = {}
+    first, repeated = [], []
+    for place, (start, stop) in enumerate(pairwise(bounds)):
+        own = order[start:stop]
+        read = [bits[place], wanted.ids[own], wanted.shares[own]]
+        if wanted.choices is not None:
+            read.append(wanted.choices[place])
+        repeated.append(numbers.setdefault(tuple(map(np.ndarray.tobytes, read)), len(first)))
+        if repeated[-1] == len(first):
+            first.append(place)
+    return first, repeated
+
+
 class LogProbs(torch.autograd.Function):
     """Log-probabilities [P] of what is wanted after hidden states [P, H].
 
@@ -123,6 +144,8 @@ class LogProbs(torch.autograd.Function):
     def forward(
         ctx: Any, states: torch.Tensor, lm: Any, wanted: Wanted, temperature: float, rows: int
     ) -> torch.Tensor:
+        first, repeated = _find_repeats(states, wanted)
+        states, wanted = states[first], wanted.take(first)
         logprobs = torch.empty(len(states), device=states.device)
         slopes = torch.empty_like(states) if ctx.needs_input_grad[0] else None
         for start in range(0, len(states), rows):
@@ -137,9 +160,9 @@ class LogProbs(torch.autograd.Function):
                 product = table.values.to(weight.dtype) @ weight
                 slopes[now] = (product / table.sums).to(states.dtype)
         if slopes is not None:
-            ctx.save_for_backward(slopes)
+            ctx.save_for_backward(slopes[repeated])
             ctx.temperature = temperature
-        return logprobs
+        return logprobs[repeated]
 
     @staticmethod
     @once_differentiable

@@ -6,6 +6,14 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
+
+
+def read_norm(norm: Any) -> tuple[torch.Tensor, float]:
+    """The weight [H] that a norm multiplies with, and its epsilon."""
+    if isinstance(norm, Gemma3RMSNorm):
+        return 1.0 + norm.weight.float(), norm.eps
+    return norm.weight, norm.variance_epsilon
 
 
 class GemmaNorm(nn.Module):
@@ -15,13 +23,19 @@ class GemmaNorm(nn.Module):
 
     def __init__(self, norm: Any) -> None:
         super().__init__()
-        self.register_buffer("weight", 1.0 + norm.weight.detach().float(), persistent=False)
-        self.eps: float = norm.eps
+        weight, self.variance_epsilon = read_norm(norm)
+        self.register_buffer("weight", weight.detach(), persistent=False)
 
     def forward(self, x: torch.Tensor) -> Any:
         if torch.is_grad_enabled():
-            return RmsNorm.apply(x, self.weight, self.eps)
-        return F.rms_norm(x.float(), self.weight.shape, self.weight, self.eps).to(x.dtype)
+            return RmsNorm.apply(x, self.weight, self.variance_epsilon)
+        return normalize(self, x)
+
+
+def normalize(norm: Any, x: torch.Tensor) -> torch.Tensor:
+    """The norm of x [..., H], without a gradient."""
+    weight, eps = read_norm(norm)
+    return F.rms_norm(x.to(weight.dtype), weight.shape, weight, eps).to(x.dtype)
 
 
 class RmsNorm(torch.autograd.Function):
@@ -42,10 +56,10 @@ class RmsNorm(torch.autograd.Function):
         [grad] = grads
         exact, scale, weight = ctx.saved_tensors
         # Operations on mixed types are several times slower.
-        outer, weight = grad.float(), weight.float()
+        dtype, outer, weight = weight.dtype, grad.float(), weight.float()
         products = outer * exact
         along = (products @ weight)[..., None]
         inner = (outer * weight).addcmul_(exact, along, value=-1.0 / grad.shape[-1]).mul_(scale)
         if not ctx.needs_input_grad[1]:
             return inner.to(grad.dtype), None, None
-        return inner.to(grad.dtype), products.flatten(0, -2).sum(0).to(grad.dtype), None
+        return inner.to(grad.dtype), products.flatten(0, -2).sum(0).to(dtype), None

@@ -1,4 +1,4 @@
-"""Qwen2's and Llama's layers written out for training on CPU: as transformers, but faster.
+"""Decoder layers written out for training on CPU: as transformers, but faster. See layers.py.
 
 Tokens are rows of one matrix, one row for each distinct beginning of a sequence, without padding.
 Norms, rotations and attention have backward passes of their own, because autograd's many small
@@ -12,16 +12,23 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from wordle_rl.backends.torch.fast.layers import (
+    Norms,
+    embed,
+    find_head_norms,
+    find_rotations,
+    find_window,
+    list_kinds,
+)
 from wordle_rl.backends.torch.fast.merged_lora import MergedLinear, multiply
-from wordle_rl.backends.torch.fast.norms import RmsNorm
+from wordle_rl.backends.torch.fast.norms import RmsNorm, read_norm
 from wordle_rl.policy.batch import Blocks
 
 
 class Layout(NamedTuple):
-    """How M rows attend, in G blocks of B that see K keys each."""
+    """How M rows attend in layers of one kind, in G blocks of B that see K keys each."""
 
     cos: torch.Tensor  # [M, 1, D]
     sin: torch.Tensor  # [M, 1, D], the first half of each head's numbers negated
@@ -34,47 +41,53 @@ def compute_states(
 ) -> torch.Tensor:
     """Hidden states [P, H] of some rows.
 
-    trunk: of a model that can_be_fast. wanted: [P] numbers of rows. checkpointing: whether the
+    trunk: one that can_be_fast. wanted: [P] numbers of rows. checkpointing: whether the
     backward pass computes each layer again.
     """
-    layout = _lay_out(trunk, blocks)
-    x = F.embedding(torch.from_numpy(blocks.tokens), trunk.embed_tokens.weight)
+    kinds = list_kinds(trunk)
+    layouts = {kind: _lay_out(trunk, blocks, kind) for kind in set(kinds)}
+    x = embed(trunk, torch.from_numpy(blocks.tokens))
     compute: Any = _compute_layer
     if checkpointing:
         compute = partial(checkpoint, compute, use_reentrant=False, preserve_rng_state=False)
-    for layer in trunk.layers[:-1]:
-        x = compute(layer, x, layout)
-    return _normalize(trunk.norm, compute(trunk.layers[-1], x, layout, wanted))
+    for layer, kind in zip(trunk.layers[:-1], kinds, strict=False):
+        x = compute(layer, x, layouts[kind])
+    return _normalize(trunk.norm, compute(trunk.layers[-1], x, layouts[kinds[-1]], wanted))
 
 
-def _lay_out(trunk: Any, blocks: Blocks) -> Layout:
-    weight = trunk.embed_tokens.weight
-    cos, sin = trunk.rotary_emb(weight, torch.from_numpy(blocks.depths)[None])
-    half = sin.shape[-1] // 2
-    sin = torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
-    visible = torch.from_numpy(blocks.visible)[:, None]
-    bias = weight.new_zeros(visible.shape).masked_fill_(~visible, -torch.inf)
-    path = torch.from_numpy(blocks.keys[:, : -blocks.visible.shape[1]])
-    return Layout(cos[0, :, None], sin[0, :, None], path, bias)
+def _lay_out(trunk: Any, blocks: Blocks, kind: str) -> Layout:
+    visible, depths = blocks.visible, blocks.depths
+    window = find_window(trunk, kind)
+    if window is not None:
+        behind = depths.reshape(len(visible), -1, 1) - depths[blocks.keys][:, None]
+        visible = visible & (behind < window)
+    visible = torch.from_numpy(visible)[:, None]
+    bias = trunk.embed_tokens.weight.new_zeros(visible.shape).masked_fill_(~visible, -torch.inf)
+    path = torch.from_numpy(blocks.keys[:, : -visible.shape[2]])
+    return Layout(*find_rotations(trunk, kind, torch.from_numpy(depths)), path, bias)
 
 
 def _compute_layer(
     layer: Any, x: torch.Tensor, layout: Layout, places: torch.Tensor | None = None
 ) -> torch.Tensor:
     """The tokens [M, H] after a decoder layer, or only those at some places."""
-    attention, mlp = layer.self_attn, layer.mlp
-    normed = _normalize(layer.input_layernorm, x)
+    attention, mlp, norms = layer.self_attn, layer.mlp, Norms.of(layer)
+    normed = _normalize(norms.before_attention, x)
     joined = multiply(normed, attention.q_proj, attention.k_proj, attention.v_proj)
     attended = _attend(joined.view(len(x), -1, attention.head_dim), layout, attention)
     if places is not None:
         attended, x = attended[places], x[places]
-    x = _add_product(x, attended, attention.o_proj)
-    normed = _normalize(layer.post_attention_layernorm, x)
+    x = _add_product(x, attended, attention.o_proj, norms.after_attention)
+    normed = _normalize(norms.before_mlp, x)
     gate, up = multiply(normed, mlp.gate_proj, mlp.up_proj).chunk(2, dim=-1)
-    return _add_product(x, F.silu(gate) * up, mlp.down_proj)
+    return _add_product(x, mlp.act_fn(gate) * up, mlp.down_proj, norms.after_mlp)
 
 
-def _add_product(x: torch.Tensor, rows: torch.Tensor, layer: nn.Linear) -> torch.Tensor:
+def _add_product(
+    x: torch.Tensor, rows: torch.Tensor, layer: nn.Linear, norm: nn.Module | None
+) -> torch.Tensor:
+    if norm is not None:
+        return x + _normalize(norm, multiply(rows, layer))
     if isinstance(layer, MergedLinear):
         return x + multiply(rows, layer)
     return torch.addmm(x, rows, layer.weight.T)
@@ -83,13 +96,17 @@ def _add_product(x: torch.Tensor, rows: torch.Tensor, layer: nn.Linear) -> torch
 def _attend(joined: torch.Tensor, layout: Layout, attention: Any) -> torch.Tensor:
     """Attention [M, heads * D] of joined queries, keys and values [M, heads + 2 kv, D]."""
     kv = attention.k_proj.out_features // attention.head_dim
+    if norms := find_head_norms(attention):
+        *parts, value = joined.split([joined.shape[1] - 2 * kv, kv, kv], dim=1)
+        normed = [_normalize(*pair) for pair in zip(norms, parts, strict=True)]
+        joined = torch.cat([*normed, value], dim=1)
     turned: Any = _Rotate.apply(joined, layout.cos, layout.sin, kv)
-    attended: Any = _Attend.apply(turned, layout.path, layout.bias, kv)
+    attended: Any = _Attend.apply(turned, layout.path, layout.bias, kv, attention.scaling)
     return attended
 
 
 def _normalize(norm: Any, x: torch.Tensor) -> Any:
-    return RmsNorm.apply(x, norm.weight, norm.variance_epsilon)
+    return RmsNorm.apply(x, *read_norm(norm))
 
 
 class _Rotate(torch.autograd.Function):
@@ -128,14 +145,14 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, rows: torch.Tensor, path: torch.Tensor, bias: torch.Tensor, kv: int
+        ctx: Any, rows: torch.Tensor, path: torch.Tensor, bias: torch.Tensor, kv: int, scale: float
     ) -> torch.Tensor:
-        query, keys, values = _gather(rows, path, kv)
+        query, keys, values = _gather(rows, path, kv, scale)
         scores = torch.bmm(query, keys.transpose(1, 2))
         scores.view(len(path), -1, *bias.shape[2:]).add_(bias)
         weights = scores.softmax(-1)
         ctx.save_for_backward(rows, path, weights)
-        ctx.kv = kv
+        ctx.kv, ctx.scale = kv, scale
         return _ungroup(torch.bmm(weights, values), len(path), bias.shape[2]).flatten(1)
 
     @staticmethod
@@ -145,14 +162,15 @@ class _Attend(torch.autograd.Function):
         out = torch.empty_like(rows)
         of_query, pair = out[:, : -2 * ctx.kv], out[:, -2 * ctx.kv :]
         grad = _group(grads[0].view(len(path), -1, *of_query.shape[1:]), ctx.kv)
-        scaled, both = _attention_gradients(grad, weights, *_gather(rows, path, ctx.kv))
-        scaled.mul_(rows.shape[-1] ** -0.5)
+        gathered = _gather(rows, path, ctx.kv, ctx.scale)
+        scaled, both = _attention_gradients(grad, weights, *gathered)
+        scaled.mul_(ctx.scale)
         of_query.copy_(_ungroup(scaled, len(path), len(rows) // len(path)))
         both = both.unflatten(1, (len(path), ctx.kv)).permute(1, 3, 0, 2, 4)  # [G, K, 2, kv, D]
         pair.copy_(both[:, path.shape[1] :].reshape(pair.shape))
         of_path = both[:, : path.shape[1]].reshape(-1, *pair.shape[1:])
         pair.index_add_(0, path.flatten(), of_path)
-        return out, None, None, None
+        return out, None, None, None, None
 
 
 def _attention_gradients(
@@ -175,7 +193,7 @@ def _attention_gradients(
 
 
 def _gather(
-    rows: torch.Tensor, path: torch.Tensor, kv: int
+    rows: torch.Tensor, path: torch.Tensor, kv: int, scale: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The scaled queries [G * kv, heads / kv * B, D], keys and values [G * kv, K, D] of blocks."""
     (groups, before), (count, joined, dim) = path.shape, rows.shape
@@ -184,7 +202,7 @@ def _gather(
     both[..., :before, :] = _split_heads(rows[:, -2 * kv :][path])
     both[..., before:, :] = _split_heads(own[:, :, -2 * kv :])
     keys, values = both.flatten(1, 2)
-    return _group(own[:, :, : -2 * kv], kv).mul_(dim**-0.5), keys, values
+    return _group(own[:, :, : -2 * kv], kv).mul_(scale), keys, values
 
 
 def _group(query: torch.Tensor, kv: int) -> torch.Tensor:

@@ -1,16 +1,21 @@
 """Layers written out for rollouts compute what transformers' own forward pass computes."""
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
 from torch import nn
 
 from tests.helpers.engines import assert_same
+from tests.helpers.families import build as build_family
 from tests.helpers.tiny import gemma, llama, lora_of, many_stops, qwen
 from wordle_rl.backends.tiny_model import save_untrained
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.engine import TorchRows
 from wordle_rl.backends.torch.fast import rollouts as lean_trunk
-from wordle_rl.backends.torch.fast.rollouts import FastQwen2
+from wordle_rl.backends.torch.fast.rollouts import FastTrunk
 from wordle_rl.policy.engine import Completion
 from wordle_rl.policy.prefix_cache import CachedEngine
 from wordle_rl.policy.sampling import Draws, Sampling
@@ -18,6 +23,12 @@ from wordle_rl.policy.sampling import Draws, Sampling
 VOCAB = 64
 ROWS = 20
 SAMPLING = Sampling(max_tokens=7)
+BUILDS: dict[str, Callable[[], Any]] = {
+    "qwen2": partial(qwen, VOCAB, factor=2.0),
+    "llama": partial(llama, VOCAB, factor=2.0),
+    "qwen3": partial(build_family, "qwen3"),
+    "gemma3": partial(gemma, VOCAB),
+}
 
 
 def play(lm: CausalLM) -> list[Completion]:
@@ -48,20 +59,23 @@ def through_transformers(model: nn.Module) -> CausalLM:
     return lm
 
 
-@pytest.mark.parametrize("build", [qwen, llama])
+@pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS)
 @pytest.mark.parametrize("most_scores", [lean_trunk._MOST_SCORES, 0], ids=["products", "fused"])
 def test_logprobs_are_those_of_transformers_forward_pass(monkeypatch, most_scores, build):
     monkeypatch.setattr(lean_trunk, "_MOST_SCORES", most_scores)
-    model = build(VOCAB, factor=2.0).eval()
-    answers = play(CausalLM(model))
+    model = build().eval()
+    lm = CausalLM(model)
+    assert isinstance(lm.choose_rollout_trunk(), FastTrunk)
+    answers = play(lm)
     assert len({len(c.ids) for c in answers}) > 3, "the rows must be ragged"
     assert_same([answers], [play(through_transformers(model))])
 
 
-def test_only_a_plain_qwen2_or_llama_goes_through_the_layers_written_out(tmp_path):
-    for build in (qwen, llama):
-        assert isinstance(CausalLM(build(VOCAB)).choose_rollout_trunk(), FastQwen2)
-    others = {"gemma": gemma(VOCAB)}
+def test_models_with_more_than_is_written_out_go_through_transformers(tmp_path):
+    others = {"mistral": build_family("mistral")}
+    others["sees what follows"] = gemma(VOCAB, use_bidirectional_attention=True)
+    others["bounded scores"] = gemma(VOCAB, attn_logit_softcapping=50.0)
+    others["biased heads"] = gemma(VOCAB, attention_bias=True)
     others["more biases"] = llama(VOCAB, attention_bias=True)
     others["biases of the feed-forward part"] = llama(VOCAB, mlp_bias=True)
     shape = {"hidden_size": 32, "layers": 2, "heads": 4, "intermediate_size": 64}
@@ -72,6 +86,8 @@ def test_only_a_plain_qwen2_or_llama_goes_through_the_layers_written_out(tmp_pat
     others["window"].config.layer_types = ["sliding_attention", "full_attention"]
     others["rotation"] = qwen(VOCAB)
     others["rotation"].config.rope_parameters["rope_type"] = "dynamic"
+    others["one rotation of two"] = gemma(VOCAB)
+    others["one rotation of two"].config.rope_parameters["full_attention"]["rope_type"] = "yarn"
     others["parametrised"] = qwen(VOCAB)
     nn.utils.parametrizations.weight_norm(others["parametrised"].model.layers[1].mlp.down_proj)
     for name, model in others.items():

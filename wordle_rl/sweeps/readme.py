@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.runs.figures import new_figure, save_figure
+from wordle_rl.runs.figures import BLUE, GREY, INK, new_figure, save_figure
 from wordle_rl.runs.files import json_bytes, render_template, write_bytes, write_json
 from wordle_rl.sweeps.record import CONFIRMATION, RECORD, SEARCH
 from wordle_rl.sweeps.trial import COMPLETE, FAILED, PRUNED, WINS
@@ -35,6 +35,11 @@ CONCLUSION, UNWRITTEN = "## Conclusion", "*Not written yet.*"
 _MOST_ROWS = 20
 _MOST_CURVES = 10  # arms whose names can be read in one picture
 _WIDE = 40  # characters of a name in a line of the picture
+_Y = "validation games won (%)"
+_NOTE = (
+    "Dot: a trial. Line: the mean over seeds. Bar: its 95 % interval (Student's t).\n"
+    "An arm with a long name has the number of its first trial in study.json."
+)
 _MARKERS = "os^Dv<>pP*"
 _LEAST_P = 0.001  # a smaller one is not told apart
 _COLUMNS = 100  # of Markdown
@@ -263,25 +268,52 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def draw_study(study: Study) -> Any:
-    """Draw a curve for each of the best arms; None before a trial is complete."""
+    """Draw curves and dots of the best arms; None before a trial is complete."""
     trials = study.select(SEARCH)
-    best = trials.groupby("arm")[WINS].max().nlargest(_MOST_CURVES)
+    best = trials.groupby("arm")[WINS].max().dropna().nlargest(_MOST_CURVES)
     if best.empty:
         return None
-    figure, measure = new_figure(9, 5.5), study.measure
-    axes, points = figure.subplots(), _read_points(study, trials)
-    for number, arm in enumerate(arm for arm in trials.arm.unique() if arm in best):
-        own, look = points[points.arm == arm], {"color": f"C{number}", "marker": _MARKERS[number]}
-        values = own.groupby("games").value
-        whole = values.size() == values.size().max()  # where a seed is missing, the mean would jump
-        axes.plot(values.mean()[whole], ms=6, label=textwrap.fill(arm, _WIDE), **look)
-        axes.plot(own.games, own.value, ls="", ms=3, alpha=0.4, **look)
-    y = f"{measure.title} (%)" if measure.over_time else "validation games won (%)"
-    axes.set(xlabel="training games", ylabel=y)
-    axes.grid(alpha=0.25)
-    figure.legend(loc="outside right upper", frameon=False, fontsize=9)
-    figure.supxlabel("Line: the mean over seeds. Small mark: a trial.", fontsize=8.5)
+    trials = trials[trials.arm.isin(best.index)]
+    first = trials.groupby("arm").trial.first()
+    names = {arm: arm if len(arm) <= _WIDE else f"trial {first[arm]}" for arm in first.index}
+    trials = trials.assign(arm=trials.arm.map(names))
+    figure = new_figure(9, 5.2 + 0.4 * len(best))
+    upper, lower = figure.subplots(2, 1, height_ratios=(4, 1.2 + 0.4 * len(best)))
+    _draw_curves(upper, study, trials)
+    _draw_dots(lower, trials)
+    for axes in (upper, lower):
+        axes.grid(alpha=0.25)
+        if axes.get_legend_handles_labels()[0]:  # the start may have no line
+            axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9)
+    figure.supxlabel(_NOTE, fontsize=8.5)
     return figure
+
+
+def _draw_curves(axes: Any, study: Study, trials: Frame) -> None:
+    """A line for each arm."""
+    points = _read_points(study, trials)
+    for arm, marker in zip(trials.arm.unique(), _MARKERS, strict=False):
+        values = points[points.arm == arm].groupby("games").value
+        whole = values.size() == values.size().max()  # where a seed is missing, the mean would jump
+        axes.plot(values.mean()[whole], marker=marker, ms=4, label=arm)
+    title, y = "Mean over seeds", _Y
+    if study.measure.over_time:
+        title, y = study.measure.title.capitalize(), "share (%)"
+    axes.set(title=title, xlabel="training games", ylabel=y)
+
+
+def _draw_dots(axes: Any, trials: Frame) -> None:
+    """A dot for each trial, a bar for each arm's mean, and a line for the start."""
+    for arm in trials.arm.unique():
+        wins = 100 * trials[trials.arm == arm][WINS].dropna()
+        axes.plot(wins, [arm] * len(wins), "o", color=BLUE, ms=5, alpha=0.6)
+        half = find_half(wins)
+        axes.errorbar([wins.mean()], [arm], xerr=[half], fmt="|", color=INK, ms=14, capsize=4)
+    axes.set(title="The best checkpoint of each trial", xlabel=_Y)
+    axes.invert_yaxis()
+    if (start := find_start(trials)) is not None:
+        level = 100 * float(start.mean())
+        axes.axvline(level, color=GREY, lw=1.2, ls=":", label=f"start, {level:.1f} %")
 
 
 def _read_points(study: Study, trials: Frame) -> Frame:

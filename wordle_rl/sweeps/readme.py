@@ -7,12 +7,13 @@ import itertools
 import json
 import math
 import shlex
-import statistics
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from wordle_rl.runs.figures import BLUE, GREY, INK, new_figure, save_figure
 from wordle_rl.runs.files import json_bytes, render_template, write_bytes, write_json
@@ -193,22 +194,20 @@ def _count_states(trials: Frame, *states: str) -> list[str]:
     return [f"{counts[state]} {state}" for state in states if state in counts]
 
 
-def format_mean(values: Iterable[float | None], scale: float, digits: int, sign: str = "") -> str:
+def format_mean(values: Any, scale: float, digits: int, sign: str = "") -> str:
     """A mean over seeds with its 95 % interval (Student's t), - without values."""
-    given = [scale * value for value in values if value is not None and not math.isnan(value)]
-    if not given:
+    given = scale * pd.Series(values, dtype=float).dropna()
+    if given.empty:
         return "-"
-    mean = f"{statistics.fmean(given):{sign}.{digits}f}"
+    mean = f"{given.mean():{sign}.{digits}f}"
     return f"{mean} ± {find_half(given):.{digits}f}" if len(given) > 1 else mean
 
 
-def find_half(values: Sequence[float]) -> float:
-    """Half of the 95 % interval of a mean; 0 with one value."""
+def find_half(values: Any) -> float:
+    """Half of the 95 % interval of a column's mean; 0 with one value."""
     from scipy.stats import t  # half a second, which no worker needs
 
-    if (count := len(values)) < 2:
-        return 0.0
-    return float(t.ppf(0.975, count - 1)) * statistics.stdev(values) / math.sqrt(count)
+    return float(t.ppf(0.975, len(values) - 1) * values.sem()) if len(values) > 1 else 0.0
 
 
 def describe_cost(study: Study) -> str:

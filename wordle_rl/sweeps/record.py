@@ -164,14 +164,12 @@ class Round:
         except BlockingIOError:
             lock.close()
             return None
-        params = self.plan.pick(row)
         return Trial(
             number=row["trial"],
-            params=params,
-            overrides=self.plan.build_run(params),
+            params=self.plan.pick(row),
+            plan=self.plan,
             folder=folder,
             lock=lock,
-            settings=self.plan.settings,
             is_poor=partial(self._is_poor, row["trial"]),
         )
 

@@ -20,7 +20,7 @@ from wordle_rl.runs.config import read_config
 from wordle_rl.runs.files import StepLog, read_json
 from wordle_rl.runs.paths import ROOT, environment, quote, train_command
 from wordle_rl.runs.processes import without_launch
-from wordle_rl.sweeps.plan import StudySettings
+from wordle_rl.sweeps.plan import StudyPlan
 from wordle_rl.sweeps.space import Params
 
 RUNNING, COMPLETE, PRUNED, FAILED = "running", "complete", "pruned", "failed"  # states of a trial
@@ -39,10 +39,9 @@ class Trial:
 
     number: int
     params: Params
-    overrides: list[str]
+    plan: StudyPlan
     folder: Path
     lock: BinaryIO  # of the folder; until it is closed here and in the run, which inherits it
-    settings: StudySettings
     is_poor: Callable[[Sequence[float]], bool]  # asked after each validation, with all their wins
     seen: str = field(default="begins", init=False)  # what its run logs, in words
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
@@ -61,7 +60,7 @@ class Trial:
         if child is not None and child.poll() is None:
             self._look()
             wins = self._list_wins()
-            if known < len(wins) < self.settings.budget.validations and self.is_poor(wins):
+            if known < len(wins) < self.plan.settings.budget.validations and self.is_poor(wins):
                 self.stop()
                 return {"state": PRUNED, **self._describe({})}
             return None
@@ -95,12 +94,12 @@ class Trial:
             child.wait()
 
     def _start(self) -> None:
-        given = [*self.overrides, f"output_dir={quote(str(self.folder))}"]
+        given = [*self.plan.build_run(self.params), f"output_dir={quote(str(self.folder))}"]
         if self.path:
             given = [f"resume={quote(str(self.path))}"]
         usable = getattr(os, "sched_getaffinity", None)  # not on a Mac
         cores = len(usable(0)) if usable else os.cpu_count() or 1
-        threads = max(cores // self.settings.jobs, 1)
+        threads = max(cores // self.plan.settings.jobs, 1)
         with open(self.folder / "output.log", "ab") as output:
             self._said = output.tell()
             self._child = subprocess.Popen(
@@ -145,7 +144,7 @@ class Trial:
     def _describe(self, summary: Mapping[str, Any]) -> Row:
         """What the tables show of a trial, so that they need no run folder."""
         self._look()
-        names = self.settings.analysis.metrics
+        names = self.plan.settings.analysis.metrics
         columns = dict.fromkeys(["step", GAMES, CURVE, SECONDS, SPREAD, *names])
         records: Any = pd.DataFrame(self._records).reindex(columns=[*columns]).astype(float)
         steps = records[records.step > 0]

@@ -2,13 +2,15 @@
 
 tables.md has the text of each place. In it {id.measure} is a number with its interval,
 {id.measure:percent} the same with a sign, {id.measure:value} the number and {id.measure:interval}
-the interval alone. A gain is bold where its interval excludes 0.
+the interval alone. A gain is bold where its interval excludes 0. {not verified} is the list of
+checks/machines.csv.
 
     python results/render.py gain demo_seed0 demo_start
 
 adds the gain of one result over another on the same secrets, from the games of both.
 """
 
+import csv
 import json
 import lzma
 import math
@@ -66,6 +68,15 @@ def fill(text: str, rows: dict[tuple[str, str], Row]) -> str:
     return REFERENCE.sub(lambda at: show(rows[at[1], at[2]], (at[3] or "")[1:]), text)
 
 
+def name_unverified() -> str:
+    """What no run has shown yet, and what of it no test on a CPU stands in for."""
+    with (FOLDER / "checks" / "machines.csv").open(encoding="utf-8", newline="") as file:
+        open_rows = [row for row in csv.DictReader(file) if not row["verified"]]
+    alone = [row["what"] for row in open_rows if not row["stand_in"]]
+    told = "; ".join(row["what"] for row in open_rows)
+    return f"{told}. A CPU tests a smaller stand-in for each but {' and '.join(alone)}."
+
+
 def put(page: str, place: str, text: str) -> str:
     """The page with this text in this place."""
     path, _, name = place.partition(" ")
@@ -95,7 +106,8 @@ def render() -> dict[Path, str]:
     for place, text in read_texts().items():
         path = ROOT / place.partition(" ")[0]
         page = pages.get(path) or path.read_text(encoding="utf-8")
-        pages[path] = put(page, place, fill(text, rows))
+        told = text.replace("{not verified}", name_unverified())
+        pages[path] = put(page, place, fill(told, rows))
     return pages
 
 

@@ -1,5 +1,6 @@
 """The pages show the numbers of results/, and each row agrees with its games."""
 
+import csv
 import json
 import lzma
 import re
@@ -114,6 +115,18 @@ def test_wins_guesses_and_gains_are_those_of_the_games(row):
         mean, half = sum(gains) / len(gains), 1.96 * sem(gains)
         told = [float(row[end]) for end in ("value", "low", "high")]
         assert [mean, mean - half, mean + half] == pytest.approx(told, abs=0.06)
+
+
+def test_what_is_not_verified_has_its_stand_in_or_is_said_to_have_none():
+    with (render.FOLDER / "checks" / "machines.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    page = " ".join((ROOT / "README.md").read_text().split())
+    told = page.partition("## Not verified")[2]
+    for row in rows:
+        assert not row["stand_in"] or (ROOT / row["stand_in"]).is_file(), row
+        assert (row["what"] in told) == (not row["verified"]), row
+        assert bool(row["verified"]) == bool(row["machine"]), row
+    assert [row["what"] for row in rows if not row["stand_in"]] == ["the Docker image", "Windows"]
 
 
 def test_eval_records_its_numbers_and_games_once(tmp_path, monkeypatch):

@@ -58,7 +58,7 @@ def stored(root: Path, part: str = "search") -> list[dict[str, Any]]:
     """The ended trials of a study's round, as study.json has them."""
     path = root / "study" / "study.json"
     trials = read_json(path)["trials"] if path.exists() else []
-    return [trial for trial in trials if trial["round"] == part]
+    return [t for t in trials if t["round"] == part and t["state"] != "running"]
 
 
 def states(trials: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -214,9 +214,10 @@ def test_other_settings_are_refused_by_name(tmp_path):
     assert "hydra.sweeper.name" in str(no.value) and "\n" not in str(no.value)
     with pytest.raises(ConfigError, match=r"another budget: "):
         work(tmp_path, budget={"games": 160})
-    (tmp_path / "study" / "study.json").unlink()
-    with pytest.raises(ConfigError, match=r"0000 holds a trial of an earlier study: remove "):
-        work(tmp_path, params={"x": "choice(0.2, 0.3)"})
+    (tmp_path / "study" / "study.json").unlink()  # another study, with folders of its own
+    work(tmp_path, params={"x": "choice(0.2, 0.3)"})
+    assert complete(tmp_path) == [0.2, 0.3]
+    assert [*steps_done(tmp_path).values()] == [[1, 2, 3, 4]] * 5
 
 
 def test_a_worker_that_was_only_slow_keeps_its_trial(tmp_path):

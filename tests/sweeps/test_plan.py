@@ -17,7 +17,7 @@ from wordle_rl.runs.instantiate import NAMED, ConfigError
 from wordle_rl.runs.paths import CONFIG_DIR, ROOT
 from wordle_rl.sweeps.draw import build_sampler
 from wordle_rl.sweeps.plan import StudyPlan, plan_study
-from wordle_rl.sweeps.results import read_record
+from wordle_rl.sweeps.record import read_record
 from wordle_rl.sweeps.run import run_study
 from wordle_rl.sweeps.space import list_grid_points, list_probes, name_arm, parse_params
 

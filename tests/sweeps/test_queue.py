@@ -7,8 +7,7 @@ import optuna
 import pytest
 
 from tests.helpers.studies import plan_of
-from wordle_rl.sweeps.queue import Round, open_search
-from wordle_rl.sweeps.results import write_record
+from wordle_rl.sweeps.record import Round, open_search
 from wordle_rl.sweeps.trial import Trial
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
@@ -53,9 +52,7 @@ def end(part: Round, trial: Trial, *, state: str, wins: list[float]) -> None:
     """Note the end of a trial with these validation wins."""
     curve = [[10.0 * step, value] for step, value in enumerate(wins, 1)]
     last = wins[-1] if state == "complete" else None
-    row = {"trial": trial.number, "round": part.part, "state": state, "val_win_rate": last}
-    write_record(part.plan, {**row, **trial.params, "curve": curve})
-    trial.lock.close()
+    part.end(trial, {"state": state, "val_win_rate": last, "curve": curve})
 
 
 def work(root: Path, **node: Any) -> dict[float, bool]:

@@ -30,7 +30,6 @@ from wordle_rl.sweeps.verdicts import (
     measure_cells,
     measure_spread,
     pair_arms,
-    pick_arm,
 )
 
 WINS = MEASURES["wins"]
@@ -226,7 +225,7 @@ def game(guesses: str, **more: Any) -> dict[str, Any]:
 def measured(games: list[dict[str, Any]], name: str) -> dict[tuple[int, str], float]:
     """The measure of the only trial at each seed and secret."""
     study = study_of([{"arm": ARM, "seed": 5}], games)
-    return pick_arm(measure_cells(study, "search", MEASURES[name]), ARM).to_dict()
+    return measure_cells(study, "search", MEASURES[name])[ARM].to_dict()
 
 
 def test_measures_of_a_game():

@@ -3,6 +3,7 @@
 docs/METRICS.md explains the metrics.
 """
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -101,7 +102,7 @@ def build_loggers(settings: LoggerSettings, folder: RunFolder) -> list[Logger]:
         loggers.append(TensorBoardLogger(folder.path, name="", version=""))
     if settings.wandb:
         name, number = folder.path.name, folder.manifest().get("id")  # the same for a resumed run
-        project, save = settings.wandb_project, folder.path
+        project, save = os.environ.get("WANDB_PROJECT", "wordle-rl"), folder.path
         loggers.append(WandbLogger(name, save, id=number, project=project, resume="allow"))
     return loggers
 

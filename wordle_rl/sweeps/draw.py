@@ -1,7 +1,7 @@
 """Optuna draws the points of a study that has a sampler, and stops the poor trials of a pruner.
 
 Optuna keeps nothing: for each question it is told all trials of the study, in their order. What it
-wants to remember of a trial are its `notes`.
+wants to remember of a trial are the `notes` of its row.
 """
 
 import inspect
@@ -14,12 +14,11 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.sweeps.plan import StudyPlan
-from wordle_rl.sweeps.results import COMPLETE, PRUNED, RUNNING, WINS, Row
-from wordle_rl.sweeps.space import Params, Space, count_points, list_grid_points
+from wordle_rl.sweeps.space import Params, count_points, list_grid_points
+from wordle_rl.sweeps.trial import COMPLETE, PRUNED, RUNNING, WINS, Row, list_reports
 
 _STATES = {COMPLETE: TrialState.COMPLETE, PRUNED: TrialState.PRUNED, RUNNING: TrialState.RUNNING}
 _DRAWS = 8  # more than there are trials, of a sampler that draws points with a trial
-Trials = Mapping[int, Row]  # by number, each with its `params`
 Notes = dict[str, Any]
 
 
@@ -33,7 +32,7 @@ def build_sampler(node: Mapping[str, Any], number: int, draw: int = 0) -> Any:
 
 
 def build_pruner(node: Mapping[str, Any] | None) -> Any:
-    """The pruner of a study, which may be one that stops no trial."""
+    """The pruner of a study; one that stops no trial for none."""
     if node is None:
         return optuna.pruners.NopPruner()
     return _build_part("hydra.sweeper.pruner", node, optuna.pruners)
@@ -58,37 +57,37 @@ def _build_part(key: str, node: Mapping[str, Any], module: ModuleType, **more: A
         raise ConfigError(f"{key}: {error}") from None
 
 
-def draw_point(plan: StudyPlan, trials: Trials, number: int) -> tuple[Params, Notes] | None:
+def draw_point(plan: StudyPlan, rows: Sequence[Row], number: int) -> tuple[Params, Notes] | None:
     """The point of trial `number`, and notes; None if all points have a trial.
 
     Where the sampler draws points with a trial again and again, the first point without one.
     """
-    study = _open_study(plan, trials, number)
-    known = [trial["params"] for trial in trials.values() if trial["state"] in _STATES]
+    study = _open_study(plan, rows, number)
+    known = [plan.pick(row) for row in rows if row["state"] in _STATES]
     for draw in range(number + _DRAWS):  # a sampler that follows a sequence begins it again
         study.sampler = build_sampler(plan.settings.sampler or {}, number, draw)
         params = study.ask(dict(plan.space)).params
         if params not in known:
             return params, study.trials[-1].system_attrs
     points = [] if count_points(plan.space) is None else list_grid_points(plan.space)
-    return next(((point, Notes()) for point in points if point not in known), None)
+    return next(((point, {}) for point in points if point not in known), None)
 
 
 def is_poor(
-    plan: StudyPlan, trials: Trials, number: int, wins: Sequence[float]
+    plan: StudyPlan, rows: Sequence[Row], number: int, wins: Sequence[float]
 ) -> tuple[bool, Notes]:
     """Whether trial `number` should stop after these validations, and notes."""
-    study = _open_study(plan, trials, number)
-    study.enqueue_trial(trials[number]["params"])
+    study = _open_study(plan, rows, number)
+    study.enqueue_trial(next(plan.pick(row) for row in rows if row["trial"] == number))
     trial, poor = study.ask(dict(plan.space)), False
-    study.add_trials(_recall(trials, plan.space, range(number + 1, max(trials) + 1)))
+    study.add_trials(_recall(plan, rows, range(number + 1, max(r["trial"] for r in rows) + 1)))
     for step, value in enumerate(wins, 1):
         trial.report(value, step)
         poor = trial.should_prune()
     return poor, study.trials[number].system_attrs
 
 
-def _open_study(plan: StudyPlan, trials: Trials, number: int) -> optuna.Study:
+def _open_study(plan: StudyPlan, rows: Sequence[Row], number: int) -> optuna.Study:
     """A study of Optuna in memory, whose next trial has this number."""
     study = optuna.create_study(
         study_name=plan.settings.name,
@@ -96,27 +95,23 @@ def _open_study(plan: StudyPlan, trials: Trials, number: int) -> optuna.Study:
         sampler=optuna.samplers.RandomSampler(),
         pruner=build_pruner(plan.settings.pruner),
     )
-    study.add_trials(_recall(trials, plan.space, range(number)))
+    study.add_trials(_recall(plan, rows, range(number)))
     return study
 
 
-def _recall(trials: Trials, space: Space, numbers: Iterable[int]) -> list[FrozenTrial]:
+def _recall(plan: StudyPlan, rows: Sequence[Row], numbers: Iterable[int]) -> list[FrozenTrial]:
     """Trials as Optuna knows them. A number that nothing came of is a failed one."""
-    found = []
-    for number in numbers:
-        row = trials.get(number, {})
-        if row.get("state") not in _STATES:
-            found.append(create_trial(state=TrialState.FAIL))
-            continue
-        reports = [wins for games, wins in row.get("curve", []) if games > 0]
-        found.append(
-            create_trial(
-                state=_STATES[row["state"]],
-                value=row.get(WINS),
-                params=dict(row["params"]),
-                distributions=dict(space),
-                system_attrs=row.get("notes"),
-                intermediate_values=dict(enumerate(reports, 1)),
-            )
+    kept = {row["trial"]: row for row in rows if row["state"] in _STATES}
+    return [
+        create_trial(
+            state=_STATES[kept[number]["state"]],
+            value=kept[number][WINS],
+            params=plan.pick(kept[number]),
+            distributions=dict(plan.space),
+            system_attrs=kept[number].get("notes"),
+            intermediate_values=dict(enumerate(list_reports(kept[number]), 1)),
         )
-    return found
+        if number in kept
+        else create_trial(state=TrialState.FAIL)
+        for number in numbers
+    ]

@@ -18,6 +18,7 @@ from wordle_rl.runs.paths import CONF, ROOT, runnable
 from wordle_rl.sweeps.space import (
     ARM,
     Params,
+    Scalar,
     Space,
     count_points,
     format_overrides,
@@ -114,14 +115,21 @@ class StudyPlan:
             return len(self.points)
         return min(filter(None, (count_points(self.space), self.settings.n_trials)))
 
-    def build_run(self, params: Params) -> list[str]:
-        """The overrides of a trial, output folder aside."""
+    def pick(self, row: Params) -> dict[str, Scalar]:
+        """The parameters of a trial's row or of a point, in their order."""
+        return {name: row[name] for name in self.space}
+
+    def list_own(self, params: Params) -> list[str]:
+        """The overrides of some parameters alone."""
         arms, arm = self.settings.arms, params.get(ARM)
         if arm is not None and arm not in arms:
             raise ConfigError(f"hydra.sweeper: arm must be one of {', '.join(arms)}, not {arm!r}")
         own = arms[str(arm)] if arm is not None else []
-        given = format_overrides({name: v for name, v in params.items() if name != ARM})
-        run = [*self.overrides, *own, *given]
+        return [*own, *format_overrides({name: v for name, v in params.items() if name != ARM})]
+
+    def build_run(self, params: Params) -> list[str]:
+        """The overrides of a trial, output folder aside."""
+        run = [*self.overrides, *self.list_own(params)]
         return [*run, *self._fit_budget(run)]
 
     def check(self, build: Callable[[dict[str, Any]], Any]) -> list[Any]:
@@ -169,12 +177,9 @@ class StudyPlan:
 
     def _fit_budget(self, run: Sequence[str]) -> list[str]:
         """Overrides that give a run the study's step size and games, unless it sets its own."""
-        budget = self.settings.budget
+        budget, rollout = self.settings.budget, self.compose(run)["rollout"]
         said = {key_of(override) for override in run}
-        if budget.games is None and budget.games_per_step is None:
-            return []
-        rollout = self.compose(run)["rollout"]
-        size, groups, more = rollout["num_generations"], rollout["groups"], []
+        size, groups, due = rollout["num_generations"], rollout["groups"], {}
         if budget.games_per_step is not None and "rollout.groups" not in said:
             groups, rest = divmod(budget.games_per_step, size)
             if rest or not groups:
@@ -182,18 +187,18 @@ class StudyPlan:
                     f"hydra.sweeper.budget.games_per_step must be a multiple of "
                     f"rollout.num_generations={size}, not {budget.games_per_step}"
                 )
-            more = [f"rollout.groups={groups}"]
-        if budget.games is None or "trainer.steps" in said:
-            return more
-        steps = budget.games // (groups * size)
-        if steps < budget.validations:
-            raise ConfigError(
-                f"hydra.sweeper.budget.games={budget.games} makes {steps} steps of {groups * size} "
-                f"games, too few for {budget.validations} validations"
-            )
-        every = steps // budget.validations
-        due = {"steps": steps, "validate_every": every, "checkpoint_every": every}
-        return more + [f"trainer.{k}={v}" for k, v in due.items() if f"trainer.{k}" not in said]
+            due["rollout.groups"] = groups
+        if budget.games is not None and "trainer.steps" not in said:
+            steps = budget.games // (groups * size)
+            if steps < budget.validations:
+                raise ConfigError(
+                    f"hydra.sweeper.budget.games={budget.games} makes {steps} steps of "
+                    f"{groups * size} games, too few for {budget.validations} validations"
+                )
+            every = steps // budget.validations
+            due |= {"trainer.steps": steps, "trainer.validate_every": every}
+            due |= {"trainer.checkpoint_every": every}
+        return [f"{key}={value}" for key, value in due.items() if key not in said]
 
 
 def plan_study(node: Mapping[str, Any], arguments: Sequence[str], compose: Compose) -> StudyPlan:
@@ -213,15 +218,18 @@ def plan_study(node: Mapping[str, Any], arguments: Sequence[str], compose: Compo
     space = _merge(space, swept, {key_of(override) for override in fixed})
     _check_free([*fixed, *(f"{name}=" for name in space)], settings)
     if not space:
-        raise ConfigError("hydra.sweeper.params must have a parameter with several values")
-    points, question = None, f"Which values of {', '.join(space)} do best?"
+        raise ConfigError(
+            "-m runs a study: give a setting several values, such as optim.lr=1e-4,1e-3, or name a "
+            f"study with sweep=, out of {', '.join(list_studies())}"
+        )
+    points, question = None, settings.question or f"Which values of {', '.join(space)} do best?"
     if settings.sampler is None:
         points = list_grid_points(space)
-        question = _ask(list(dict.fromkeys(name_arm(point, space) for point in points)))
+        question = settings.question or _ask(points, space)
         first = {name: value for name, value in points[0].items() if name != "seed"}
         settings = replace(settings, default={**first, **(settings.default or {})})
     return StudyPlan(
-        settings=replace(settings, question=settings.question or question),
+        settings=replace(settings, question=question),
         space=space,
         overrides=[*settings.overrides, *single, *fixed],
         points=points,
@@ -254,9 +262,9 @@ def _check_free(overrides: Sequence[str], settings: StudySettings) -> None:
             raise ConfigError(f"{override}: name the run, which is the same for all trials")
 
 
-def _ask(arms: Sequence[str]) -> str:
-    """The question of a grid without one. arms: the default first."""
-    base, *others = arms
+def _ask(points: Sequence[Params], space: Space) -> str:
+    """The question of a grid without one, whose first arm is the default."""
+    base, *others = dict.fromkeys(name_arm(point, space) for point in points)
     if not others:
         return "How much do runs differ from seed to seed?"
     return f"Does {' or '.join(others)} do better than {base}?"
@@ -272,11 +280,6 @@ def _name_ad_hoc(varied: Sequence[str], arguments: Sequence[str]) -> str:
 
     The same arguments make the same name, so the command continues its study.
     """
-    if not varied:
-        raise ConfigError(
-            "-m runs a study: give a setting several values, such as optim.lr=1e-4,1e-3, or name a "
-            f"study with sweep=, out of {', '.join(list_studies())}"
-        )
     shown = re.sub(r"[^A-Za-z0-9.]+", "-", "_".join(varied)).strip("-.")[:_SHOWN] or "study"
     digest = hashlib.sha256("\n".join(sorted(arguments)).encode("utf-8", "surrogateescape"))
     return f"{shown}-{digest.hexdigest()[:8]}"

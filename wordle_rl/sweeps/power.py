@@ -12,7 +12,7 @@ from pathlib import Path
 
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.sweeps.plan import StudyPlan
-from wordle_rl.sweeps.results import RECORD, SEARCH
+from wordle_rl.sweeps.record import RECORD, SEARCH
 from wordle_rl.sweeps.space import name_arm
 from wordle_rl.sweeps.verdicts import (
     MEASURES,
@@ -23,7 +23,6 @@ from wordle_rl.sweeps.verdicts import (
     measure_cells,
     measure_spread,
     pair_arms,
-    pick_arm,
     read_study,
 )
 
@@ -33,16 +32,35 @@ _MODEL = "mini"  # of the study noise
 
 def tell_power(plan: StudyPlan) -> None:
     """Print what seeds buy in a grid, and which comparisons it leaves out."""
-    arms = list(dict.fromkeys(name_arm(point, plan.space) for point in plan.points or ()))
-    if not arms:
-        return
     settings = plan.settings
+    if plan.points is None:
+        return
+    arms = list(dict.fromkeys(name_arm(point, plan.space) for point in plan.points))
     asked = settings.analysis.comparisons
     pairs, left_out = pair_arms(arms, plan.space, settings.default, asked)
     for name in left_out:
         print(f"no comparison {name!r}: it names an arm that does not run")
-    if (earlier := _find_earlier(plan)) is not None:
-        _print_sizes(plan, read_study(earlier), max(len(pairs), 1))
+    measure, earlier = MEASURES[settings.analysis.measure], _find_earlier(plan)
+    if earlier is None:
+        return
+    study, seeds = read_study(earlier), len({point.get("seed") for point in plan.points})
+    spreads = pool_spreads(study, measure, [*_SEEDS, max(seeds, 2)])
+    if not spreads or not spreads[-1].error:
+        print(f"what seeds buy is not known: in {study.name} no two games or arms differ")
+        return
+
+    def tell(spread: Spread, comparisons: int) -> str:
+        size = find_resolution(spread, comparisons=comparisons)
+        return f"{measure.scale * size:.{measure.digits}f}"
+
+    print(
+        f"what seeds buy: {' / '.join(map(str, _SEEDS))} find a difference of "
+        f"{' / '.join(tell(spread, 1) for spread in spreads[:-1])} {measure.unit} with a chance of "
+        f"80 % (as runs of the study {study.name} vary)"
+    )
+    if seeds > 1 and pairs:
+        found = tell(spreads[-1], len(pairs))
+        print(f"this study: {seeds} seeds and {len(pairs)} comparisons find {found}")
 
 
 def _find_earlier(plan: StudyPlan) -> Path | None:
@@ -61,35 +79,15 @@ def _find_earlier(plan: StudyPlan) -> Path | None:
     return None
 
 
-def _print_sizes(plan: StudyPlan, earlier: Study, comparisons: int) -> None:
-    """Print the differences that numbers of seeds find, and what the planned ones find."""
-    measure = MEASURES[plan.settings.analysis.measure]
-    planned = len({point.get("seed") for point in plan.points or ()})
-    spreads = pool_spreads(earlier, measure, [*_SEEDS, max(planned, 2)])
-    if not spreads or not spreads[-1].error:
-        print(f"what seeds buy is not known: in {earlier.name} no two games or arms differ")
-        return
-    counts = [*(1 for _ in _SEEDS), comparisons]
-    pairs = zip(spreads, counts, strict=True)
-    found = [find_resolution(spread, comparisons=count) for spread, count in pairs]
-    *sizes, size = [f"{measure.scale * one:.{measure.digits}f}" for one in found]
-    print(
-        f"what seeds buy: {' / '.join(map(str, _SEEDS))} find a difference of {' / '.join(sizes)} "
-        f"{measure.unit} with a chance of 80 % (as runs of the study {earlier.name} vary)"
-    )
-    if planned > 1:
-        print(f"this study: {planned} seeds and {comparisons} comparisons find {size}")
-
-
 def pool_spreads(earlier: Study, measure: Measure, counts: Sequence[int]) -> list[Spread]:
     """The spread of each number of seeds, from a study's mean difference to its first arm.
 
     None at all for a study without two arms of two seeds that have the measure.
     """
-    search, cells = earlier.select(SEARCH), measure_cells(earlier, SEARCH, measure)
-    arms = search[search.state == "complete"].arm.unique()
-    first, *others = [pick_arm(cells, arm) for arm in arms] or [cells]
-    spreads = [s for other in others if (s := measure_spread(first, other)) is not None]
+    trials, cells = earlier.select(SEARCH), measure_cells(earlier, SEARCH, measure)
+    first, *others = [arm for arm in trials.arm.unique() if arm in cells] or [""]
+    found = [measure_spread(cells[first], cells[other]) for other in others]
+    spreads = [spread for spread in found if spread is not None]
     if not spreads:
         return []
     least = min(spreads, key=lambda spread: spread.seeds)

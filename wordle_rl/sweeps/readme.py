@@ -7,18 +7,19 @@ import itertools
 import json
 import math
 import shlex
-import statistics
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from wordle_rl.runs.figures import BLUE, GREY, INK, new_figure, save_figure
 from wordle_rl.runs.files import json_bytes, render_template, write_bytes, write_json
-from wordle_rl.sweeps.results import CONFIRMATION, RECORD, SEARCH, WINS
+from wordle_rl.sweeps.record import CONFIRMATION, RECORD, SEARCH
+from wordle_rl.sweeps.trial import COMPLETE, FAILED, PRUNED, WINS
 from wordle_rl.sweeps.verdicts import (
-    LEAST_P,
     NOTHING,
     UNDECIDED,
     Effect,
@@ -36,7 +37,12 @@ _MOST_ROWS = 20
 _MOST_CURVES = 10  # arms whose names can be read in one picture
 _WIDE = 40  # characters of a name in a line of the picture
 _Y = "validation games won (%)"
-_BESIDE: Any = {"loc": "upper left", "bbox_to_anchor": (1, 1), "frameon": False, "fontsize": 9}
+_NOTE = (
+    "Dot: a trial. Line: the mean over seeds. Bar: its 95 % interval (Student's t).\n"
+    "An arm with a long name has the number of its first trial in study.json."
+)
+_MARKERS = "os^Dv<>pP*"
+_LEAST_P = 0.001  # a smaller one is not told apart
 _COLUMNS = 100  # of Markdown
 _FIGURES = {  # column of an arm: figure of its trials, factor, digits, whether less the default's
     "games": ("games", 1, 0, False),
@@ -54,24 +60,26 @@ _FIGURES = {  # column of an arm: figure of its trials, factor, digits, whether 
 def write_page(folder: Path) -> Path:
     """Write page, picture and effects of a study, and the index beside it. Returns the page."""
     study = read_study(folder)
-    effects = [asdict(effect) for effect in judge(study)]
+    effects = judge(study)
+    found, kept = [asdict(effect) for effect in effects], study.about.get("effects")
     # Another machine may add in another order, which must not change a shipped file.
-    rounded = [
-        json.loads(json_bytes(found), parse_float=lambda text: round(float(text), 9))
-        for found in (effects, study.about.get("effects"))
-    ]
-    if rounded[0] != rounded[1]:
-        write_json(folder / RECORD, {**study.about, "effects": effects})
+    if _round(found) != _round(kept):
+        write_json(folder / RECORD, {**study.about, "effects": found})
     figure = draw_study(study)
     if figure is not None:
         save_figure(figure, folder / PICTURE)
     path = folder / PAGE
-    before = path.read_text(encoding="utf-8") if path.exists() else _begin_page(study)
-    write_bytes(path, _put_between(before, _render("study.md.j2", **describe(study))).encode())
+    if not path.exists():
+        write_bytes(path, _begin_page(study).encode())
+    _put_results(path, "study.md.j2", **_describe(study, effects))
     index = folder.resolve().parent / PAGE
     if index.is_file() and BEGIN in index.read_text(encoding="utf-8"):
         write_index(index.parent)
     return path
+
+
+def _round(effects: Any) -> Any:
+    return json.loads(json_bytes(effects), parse_float=lambda text: round(float(text), 9))
 
 
 def _begin_page(study: Study) -> str:
@@ -84,17 +92,21 @@ def _begin_page(study: Study) -> str:
     )
 
 
-def _put_between(page: str, text: str) -> str:
+def _put_results(path: Path, template: str, **found: Any) -> None:
+    """Render a template between the markers of a page."""
+    page = path.read_text(encoding="utf-8")
     if BEGIN not in page or END not in page:
         raise ValueError(f"{PAGE} must have the lines {BEGIN} and {END}, between which to write")
-    return f"{page.partition(BEGIN)[0]}{BEGIN}\n\n{text.strip()}\n\n{END}{page.partition(END)[2]}"
+    filters: Any = {"wrap": wrap, "table": _table, "effect_rows": list_effects}
+    text = render_template(Path(__file__).with_name(template), **found, **filters).strip()
+    page = f"{page.partition(BEGIN)[0]}{BEGIN}\n\n{text}\n\n{END}{page.partition(END)[2]}"
+    write_bytes(path, page.encode())
 
 
-def describe(study: Study) -> dict[str, Any]:
+def _describe(study: Study, effects: Sequence[Effect]) -> dict[str, Any]:
     """What the template of a page shows."""
     search, confirmed = study.select(SEARCH), study.select(CONFIRMATION)
-    states = study.trials[study.trials["round"] == SEARCH].state.value_counts()
-    effects, start = judge(study), find_start(search)
+    played, start = study.trials[study.trials["round"] == SEARCH], find_start(search)
     metrics = study.about["analysis"].get("metrics") or []
     return {
         "study": study,
@@ -102,7 +114,7 @@ def describe(study: Study) -> dict[str, Any]:
         "silence": explain_silence(study),
         "secrets": max((effect.secrets for effect in effects), default=0),
         "cost": describe_cost(study),
-        "states": [f"{states[s]} {s}" for s in ("complete", "pruned", "failed") if s in states],
+        "states": _count_states(played, COMPLETE, PRUNED, FAILED),
         # Greedy games of one start are the same with every seed.
         "start": None if start is None else format_mean(start, 100, 1).removesuffix(" ± 0.0"),
         "arms": list_arms(search, study.default, metrics),
@@ -115,18 +127,36 @@ def describe(study: Study) -> dict[str, Any]:
 
 def list_effects(effects: Sequence[Effect], measure: Measure) -> list[list[str]]:
     """A row for each comparison, titles first."""
-    digits, difference = measure.digits, f"difference, {measure.unit}"
+    difference = f"difference, {measure.unit}"
     rows = [["comparison", difference, "interval", "p", "verdict", "resolution", "seeds"]]
-    for one in effects:
-        interval, p, verdict, resolution = "-", "-", one.verdict, "-"
-        if verdict != NOTHING:
-            interval = f"{one.low:+.{digits}f} to {one.high:+.{digits}f}"
-            p = f"{one.p:.3f}" if one.p >= LEAST_P else f"< {LEAST_P}"
-            resolution = f"{one.resolution:.{digits}f}"
-            verdict = verdict if verdict == UNDECIDED else f"**{verdict}**"
-        mean = f"{one.difference:+.{digits}f}"
-        rows.append([one.name, mean, interval, p, verdict, resolution, str(one.seeds)])
+    for effect in effects:
+        row = _format_effect(effect, measure)
+        decided = effect.verdict not in (UNDECIDED, NOTHING)
+        rows.append([*row[:4], f"**{row[4]}**" if decided else row[4], *row[5:]])
     return rows
+
+
+def describe_effect(effect: Effect, measure: Measure) -> str:
+    """A comparison in a sentence that can be cited."""
+    if effect.verdict == NOTHING:
+        return f"{effect.name}: {NOTHING}, no game of the two arms differs or none is won."
+    name, mean, interval, p, verdict, _, seeds = _format_effect(effect, measure)
+    chance = p if p.startswith("<") else f"= {p}"
+    on = f" on {effect.secrets:,} secrets" if effect.secrets > 1 else ""
+    return (
+        f"{name}: {mean} {measure.unit} ({interval}, p {chance}, {seeds} seeds{on}; "
+        f"{measure.title}): {verdict}."
+    )
+
+
+def _format_effect(effect: Effect, measure: Measure) -> list[str]:
+    """Name, difference, interval, p, verdict, resolution and seeds."""
+    digits, found = measure.digits, ["-", "-", effect.verdict, "-"]
+    if effect.verdict != NOTHING:
+        interval = f"{effect.low:+.{digits}f} to {effect.high:+.{digits}f}"
+        p = f"{effect.p:.3f}" if effect.p >= _LEAST_P else f"< {_LEAST_P}"
+        found = [interval, p, effect.verdict, f"{effect.resolution:.{digits}f}"]
+    return [effect.name, f"{effect.difference:+.{digits}f}", *found, str(effect.seeds)]
 
 
 def list_arms(trials: Frame, default: str | None, metrics: Sequence[str] = ()) -> list[list[str]]:
@@ -135,18 +165,18 @@ def list_arms(trials: Frame, default: str | None, metrics: Sequence[str] = ()) -
     default: the arm with which the others are compared, seed by seed. Of many arms, the best.
     metrics: further columns, of the last quarter of the steps.
     """
-    base = trials[(trials.state == "complete") & (trials.arm == default)].set_index("seed")
+    base = trials[(trials.state == COMPLETE) & (trials.arm == default)].set_index("seed")
     rows = []
     for arm, own in trials.groupby("arm", sort=False):
-        ended = own[own.state == "complete"].set_index("seed")
-        states = own.state.value_counts()
-        counts = [f"{states[s]} {s}" for s in ("pruned", "failed") if s in states]
-        row = [arm, ", ".join([str(len(ended)), *counts])]
+        ended = own[own.state == COMPLETE].set_index("seed")
+        row = [arm, ", ".join([str(len(ended)), *_count_states(own, PRUNED, FAILED)])]
         for figure, factor, digits, relative in _FIGURES.values():
-            values = ended[figure] - base[figure] if relative and len(base) else ended[figure]
-            cell = format_mean(values, factor, digits, sign="+" if relative else "")
-            if relative and (not len(base) or arm == default):
-                cell = "default" if len(base) else "-"
+            cell = "-"
+            if not relative:
+                cell = format_mean(ended[figure], factor, digits)
+            elif len(base):
+                gaps = format_mean(ended[figure] - base[figure], factor, digits, sign="+")
+                cell = "default" if arm == default else gaps
             row.append(cell.removesuffix(" ± 0") if figure == "games" else cell)
         for name in metrics:
             row.append(format_mean([found.get(name) for found in ended.metrics], 1, 3))
@@ -159,62 +189,58 @@ def list_arms(trials: Frame, default: str | None, metrics: Sequence[str] = ()) -
     return [list(itertools.compress(row, some)) for row in table]
 
 
-def format_mean(values: Iterable[float | None], scale: float, digits: int, sign: str = "") -> str:
+def _count_states(trials: Frame, *states: str) -> list[str]:
+    counts = trials.state.value_counts()
+    return [f"{counts[state]} {state}" for state in states if state in counts]
+
+
+def format_mean(values: Any, scale: float, digits: int, sign: str = "") -> str:
     """A mean over seeds with its 95 % interval (Student's t), - without values."""
-    given = [scale * value for value in values if value is not None and not math.isnan(value)]
-    if not given:
+    given = scale * pd.Series(values, dtype=float).dropna()
+    if given.empty:
         return "-"
-    mean = f"{statistics.fmean(given):{sign}.{digits}f}"
+    mean = f"{given.mean():{sign}.{digits}f}"
     return f"{mean} ± {find_half(given):.{digits}f}" if len(given) > 1 else mean
 
 
-def find_half(values: Sequence[float]) -> float:
-    """Half of the 95 % interval of a mean; 0 with one value."""
+def find_half(values: Any) -> float:
+    """Half of the 95 % interval of a column's mean; 0 with one value."""
     from scipy.stats import t  # half a second, which no worker needs
 
-    if (count := len(values)) < 2:
-        return 0.0
-    return float(t.ppf(0.975, count - 1)) * statistics.stdev(values) / math.sqrt(count)
+    return float(t.ppf(0.975, len(values) - 1) * values.sem()) if len(values) > 1 else 0.0
 
 
 def describe_cost(study: Study) -> str:
-    ended = study.trials[study.trials.state.isin(["complete", "pruned"])]
+    ended = study.trials[study.trials.state != FAILED]
     return f"{len(ended)} trials, {ended.seconds.sum() / 60:.0f} minutes of training"
 
 
 def write_index(root: Path) -> None:
     """Write what each study beside the index asked, found and cost into <root>/README.md."""
-    path, entries = root / PAGE, []
-    for page in sorted(record.parent / PAGE for record in root.glob(f"*/{RECORD}")):
-        if page.is_file():
-            study = read_study(page.parent)
-            effects = judge(study)
-            effect, verdict = _sum_up(effects, study)
-            conclusion = page.read_text(encoding="utf-8").partition(CONCLUSION)[2].strip()
-            entries.append(
-                {
-                    "study": study,
-                    "effect": effect,
-                    "verdict": verdict,
-                    "cost": describe_cost(study),
-                    "seeds": effects[0].seeds if effects else study.select(SEARCH).seed.nunique(),
-                    "finding": " ".join(conclusion.partition("\n\n")[0].split()) or UNWRITTEN,
-                    "picture": PICTURE if (page.parent / PICTURE).is_file() else None,
-                }
-            )
-    before = path.read_text(encoding="utf-8")
-    write_bytes(path, _put_between(before, _render("index.md.j2", entries=entries)).encode())
+    pages = sorted(record.parent / PAGE for record in root.glob(f"*/{RECORD}"))
+    entries = [_sum_up(page) for page in pages if page.is_file()]
+    _put_results(root / PAGE, "index.md.j2", entries=entries)
 
 
-def _sum_up(effects: Sequence[Effect], study: Study) -> tuple[str, str]:
-    """The first effect, and its verdict with how many of the others are decided."""
-    if not effects:
-        return "-", explain_silence(study)
-    first, *rest = effects
-    _, (name, difference, interval, *_) = list_effects([first], study.measure)
-    decided = sum(effect.verdict not in (UNDECIDED, NOTHING) for effect in rest)
-    others = f"; {decided} of {len(rest)} others decided" if rest else ""
-    return f"{name}: {difference} {study.measure.unit} ({interval})", first.verdict + others
+def _sum_up(page: Path) -> dict[str, Any]:
+    """A study in the index, with its first effect and how many of the others are decided."""
+    study = read_study(page.parent)
+    effect, verdict, seeds = "-", explain_silence(study), study.select(SEARCH).seed.nunique()
+    if effects := judge(study):
+        name, mean, interval, _, verdict, _, seeds = _format_effect(effects[0], study.measure)
+        effect = f"{name}: {mean} {study.measure.unit} ({interval})"
+        if others := [one.verdict not in (UNDECIDED, NOTHING) for one in effects[1:]]:
+            verdict += f"; {sum(others)} of {len(others)} others decided"
+    conclusion = page.read_text(encoding="utf-8").partition(CONCLUSION)[2].strip()
+    return {
+        "study": study,
+        "effect": effect,
+        "verdict": verdict,
+        "cost": describe_cost(study),
+        "seeds": seeds,
+        "finding": " ".join(conclusion.partition("\n\n")[0].split()) or UNWRITTEN,
+        "picture": PICTURE if (page.parent / PICTURE).is_file() else None,
+    }
 
 
 def explain_silence(study: Study) -> str:
@@ -237,55 +263,56 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(r) + " |" for r in (head, ["---"] * len(head), *others))
 
 
-def _render(template: str, **found: Any) -> str:
-    filters: Any = {"wrap": wrap, "table": _table, "effect_rows": list_effects}
-    return render_template(Path(__file__).with_name(template), **found, **filters)
-
-
-# -- the picture: curves over training games, and a dot for each trial -----------------------------
+# -- the picture ----------------------------------------------------------------------------------
 
 
 def draw_study(study: Study) -> Any:
     """Draw curves and dots of the best arms; None before a trial is complete."""
     trials = study.select(SEARCH)
-    best = trials.groupby("arm", sort=False)[WINS].max().dropna()
+    best = trials.groupby("arm")[WINS].max().dropna().nlargest(_MOST_CURVES)
     if best.empty:
         return None
-    if len(best) > _MOST_CURVES:
-        best = best.sort_values(ascending=False, kind="stable")[:_MOST_CURVES]
-    trials, start = trials[trials.arm.isin(best.index)], find_start(trials)
-    seeds = trials.groupby("arm").trial.agg(["size", "first"]).loc[best.index]
-    # An arm with a long name and one trial has the number of that for a name.
-    long = (best.index.str.len() > _WIDE) & (seeds["size"] == 1)
-    names = {a: f"trial {seeds['first'][a]}" if long[a] else a for a in best.index}
-    figure = new_figure(9, 5.2 + 0.4 * len(names))
-    upper, lower = figure.subplots(2, 1, height_ratios=(4, 1.2 + 0.4 * len(names)))
-    _draw_curves(upper, study, trials, names)
-    _draw_dots(lower, trials, names)
-    if start is not None:
-        level = 100 * float(start.mean())
-        lower.axvline(level, color=GREY, lw=1.2, ls=":", label=f"start, {level:.1f} %")
-        lower.legend(**_BESIDE)
-    note = _explain_bars(seeds["size"].min(), seeds["size"].max())
-    if long.any():
-        note += " Trials have their numbers in study.json."
-    figure.supxlabel(f"Dot: a trial. {note}", fontsize=8.5)
+    trials = trials[trials.arm.isin(best.index)]
+    first = trials.groupby("arm").trial.first()
+    names = {arm: arm if len(arm) <= _WIDE else f"trial {first[arm]}" for arm in first.index}
+    trials = trials.assign(arm=trials.arm.map(names))
+    figure = new_figure(9, 5.2 + 0.4 * len(best))
+    upper, lower = figure.subplots(2, 1, height_ratios=(4, 1.2 + 0.4 * len(best)))
+    _draw_curves(upper, study, trials)
+    _draw_dots(lower, trials)
+    for axes in (upper, lower):
+        axes.grid(alpha=0.25)
+        if axes.get_legend_handles_labels()[0]:  # the start may have no line
+            axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9)
+    figure.supxlabel(_NOTE, fontsize=8.5)
     return figure
 
 
-def _explain_bars(least: int, most: int) -> str:
-    """What lines and bars of the picture are. least, most: trials of an arm."""
-    if most == 1:
-        return "One seed for each arm, so there is no interval."
-    many = most if least == most else f"{least} to {most}"
-    return f"Line: the mean over seeds. Bar: its 95 % interval (Student's t), n = {many}."
+def _draw_curves(axes: Any, study: Study, trials: Frame) -> None:
+    """A line for each arm."""
+    points = _read_points(study, trials)
+    for arm, marker in zip(trials.arm.unique(), _MARKERS, strict=False):
+        values = points[points.arm == arm].groupby("games").value
+        whole = values.size() == values.size().max()  # where a seed is missing, the mean would jump
+        axes.plot(values.mean()[whole], marker=marker, ms=4, label=arm)
+    title, y = "Mean over seeds", _Y
+    if study.measure.over_time:
+        title, y = study.measure.title.capitalize(), "share (%)"
+    axes.set(title=title, xlabel="training games", ylabel=y)
 
 
-def find_start(trials: Frame) -> Any:
-    """The wins (0..1) of the common start at each seed; None if arms begin with other models."""
-    begun = trials[[bool(curve) and curve[0][0] == 0 for curve in trials.curve]]
-    wins = begun.curve.map(lambda curve: curve[0][1]).groupby(begun.seed)
-    return wins.first() if len(begun) and (wins.nunique() == 1).all() else None
+def _draw_dots(axes: Any, trials: Frame) -> None:
+    """A dot for each trial, a bar for each arm's mean, and a line for the start."""
+    for arm in trials.arm.unique():
+        wins = 100 * trials[trials.arm == arm][WINS].dropna()
+        axes.plot(wins, [arm] * len(wins), "o", color=BLUE, ms=5, alpha=0.6)
+        half = find_half(wins)
+        axes.errorbar([wins.mean()], [arm], xerr=[half], fmt="|", color=INK, ms=14, capsize=4)
+    axes.set(title="The best checkpoint of each trial", xlabel=_Y)
+    axes.invert_yaxis()
+    if (start := find_start(trials)) is not None:
+        level = 100 * float(start.mean())
+        axes.axvline(level, color=GREY, lw=1.2, ls=":", label=f"start, {level:.1f} %")
 
 
 def _read_points(study: Study, trials: Frame) -> Frame:
@@ -303,31 +330,8 @@ def _read_points(study: Study, trials: Frame) -> Frame:
     return points.assign(value=100 * points.value)
 
 
-def _draw_curves(axes: Any, study: Study, trials: Frame, names: dict[str, str]) -> None:
-    """A line for each arm."""
-    points = _read_points(study, trials).groupby(["arm", "games"]).value
-    for number, (arm, name) in enumerate(names.items()):
-        means, seeds = points.mean()[arm], points.size()[arm]
-        means = means[seeds == seeds.max()]  # where a seed is missing, the mean would jump
-        axes.plot(means, marker="os^Dv<>pP*"[number], ms=4, label=textwrap.fill(name, _WIDE))
-    title, y = "Validation games won over training games", _Y
-    if study.measure.over_time:
-        title, y = study.measure.title.capitalize(), "share (%)"
-    axes.set(title=title, xlabel="training games", ylabel=y)
-    axes.set_xlim(left=0)
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.grid(alpha=0.25)
-    axes.legend(**_BESIDE)
-
-
-def _draw_dots(axes: Any, trials: Frame, names: dict[str, str]) -> None:
-    """A dot for each trial, and a bar for each arm's mean."""
-    for place, arm in enumerate(names):
-        own = 100 * trials[trials.arm == arm][WINS].dropna()
-        axes.plot(own, [place] * len(own), "o", color=BLUE, ms=5, alpha=0.6)
-        half = find_half(own)
-        axes.errorbar([own.mean()], [place], xerr=[half], fmt="|", color=INK, ms=14, capsize=4)
-    axes.set(title="Validation games won by the best checkpoint of each trial", xlabel=_Y)
-    axes.grid(alpha=0.25)
-    axes.set_yticks(range(len(names)), [textwrap.fill(name, _WIDE) for name in names.values()])
-    axes.invert_yaxis()
+def find_start(trials: Frame) -> Any:
+    """The wins (0..1) of the common start at each seed; None if arms begin with other models."""
+    begun = trials[[bool(curve) and curve[0][0] == 0 for curve in trials.curve]]
+    wins = begun.curve.map(lambda curve: curve[0][1]).groupby(begun.seed)
+    return wins.first() if len(begun) and (wins.nunique() == 1).all() else None

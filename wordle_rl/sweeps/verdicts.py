@@ -18,26 +18,20 @@ import pandas as pd
 from optuna.distributions import json_to_distribution
 
 from wordle_rl.runs.paths import TRAIN
-from wordle_rl.sweeps.results import (
-    COMPLETE,
-    CONFIRMATION,
-    CONFIRMED,
-    GAMES,
-    NUMBERS,
-    RECORD,
-    SEARCH,
-    WINS,
-    read_record,
-)
+from wordle_rl.sweeps.record import CONFIRMATION, CONFIRMED, GAMES, RECORD, SEARCH, read_record
 from wordle_rl.sweeps.space import ARM, Space, name_arm
+from wordle_rl.sweeps.trial import COMPLETE, RUNNING, WINS
 
 Frame: TypeAlias = Any  # a pandas DataFrame, and a Series; their type stubs refuse what we do
 Column: TypeAlias = Any
 ERROR = 0.05  # chance that a study of equal arms calls any of them different
-LEAST_P = 0.001  # a smaller one is not told apart
 POWER = 0.8  # chance to find a difference of the size that the resolution names
 UNDECIDED = "undecided"
 NOTHING = "nothing to compare"  # all games lost, or no spread at all
+_FIGURES = (  # numbers of a trial
+    *(WINS, "games", "seconds", "no_spread"),
+    *("test_win_rate", "test_mean_guesses_with_losses"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,22 +132,21 @@ def read_study(folder: Path) -> Study:
     """The study in a folder. Raises ValueError in one line."""
     if not (about := read_record(folder)):
         raise ValueError(f"{folder}: has no study.json, which {TRAIN} -m sweep=... writes")
-    if not (rows := about["trials"]):
+    rows = [row for row in about["trials"] if row["state"] != RUNNING]
+    if not rows:
         raise ValueError(f"{folder / RECORD}: has no trials, so the study did not run yet")
     searched = about["identity"]["space"]
     space: Any = {name: json_to_distribution(json.dumps(item)) for name, item in searched.items()}
     spaces = {SEARCH: space, CONFIRMATION: CONFIRMED}
-    blank = {**dict.fromkeys((WINS, *NUMBERS), math.nan), "lineage": "", "curve": [], "metrics": {}}
+    blank = {**dict.fromkeys(_FIGURES, math.nan), "lineage": "", "curve": [], "metrics": {}}
     trials: Any = pd.DataFrame(
-        [
-            {
-                **blank,
-                **{name: value for name, value in row.items() if value is not None},
-                "seed": int(row.get("seed") or 0),
-                "arm": name_arm(row, spaces[row["round"]]),
-            }
-            for row in rows
-        ]
+        {
+            **blank,
+            **{name: value for name, value in row.items() if value is not None},
+            "seed": int(row.get("seed") or 0),
+            "arm": name_arm(row, spaces[row["round"]]),
+        }
+        for row in rows
     )
     games = pd.DataFrame(columns=["round", "trial", "arm", "seed", "step", "secret", "guesses"])
     if (folder / GAMES).is_file():
@@ -197,19 +190,6 @@ class Effect:
     secrets: int
 
 
-def describe_effect(effect: Effect, measure: Measure) -> str:
-    """A comparison in a sentence that can be cited."""
-    if effect.verdict == NOTHING:
-        return f"{effect.name}: {NOTHING}, no game of the two arms differs or none is won."
-    digits, p = measure.digits, f"= {effect.p:.3f}" if effect.p >= LEAST_P else f"< {LEAST_P}"
-    low, high = (f"{end:+.{digits}f}" for end in (effect.low, effect.high))
-    on = f" on {effect.secrets:,} secrets" if effect.secrets > 1 else ""
-    return (
-        f"{effect.name}: {effect.difference:+.{digits}f} {measure.unit} ({low} to {high}, p {p}, "
-        f"{effect.seeds} seeds{on}; {measure.title}): {effect.verdict}."
-    )
-
-
 def judge(study: Study) -> list[Effect]:
     """The verdicts on a grid's comparisons, corrected together, and on fresh seeds if they ran."""
     identity, asked = study.about["identity"], study.about["analysis"].get("comparisons") or {}
@@ -222,13 +202,14 @@ def judge(study: Study) -> list[Effect]:
 
 
 def _compare(study: Study, part: str, pairs: Mapping[str, tuple[str, str]]) -> list[Effect]:
-    cells, lost = measure_cells(study, part, study.measure), set()
+    arms, lost = {arm for pair in pairs.values() for arm in pair}, set()
+    cells = measure_cells(study, part, study.measure).reindex(columns=[*arms])
     if study.measure in (MEASURES["wins"], MEASURES["guesses"]):
-        wins = measure_cells(study, part, MEASURES["wins"]).groupby(level="arm").max()
+        wins = measure_cells(study, part, MEASURES["wins"]).max()
         lost = {*wins.index[wins == 0.0]}
     spreads = {}
     for name, pair in pairs.items():
-        spread = measure_spread(*(pick_arm(cells, arm) for arm in pair))
+        spread = measure_spread(*(cells[arm] for arm in pair))
         if spread is not None:  # arms that win nothing have nothing to compare
             spreads[name] = replace(spread, error=0.0) if {*pair} <= lost else spread
     return find_verdicts(spreads, study.measure, study.margin)
@@ -273,10 +254,11 @@ def find_winner(study: Study) -> int | None:
     return int(full.trial[full.score.idxmax()]) if len(full) else None
 
 
-def measure_cells(study: Study, part: str, measure: Measure) -> Column:
-    """A measure for each `arm`, `seed` and `secret` of a round: of its last validation, or of all.
+def measure_cells(study: Study, part: str, measure: Measure) -> Frame:
+    """A measure for each `seed` and `secret` of a round, a column for each arm.
 
-    Without games, a trial has its figure for the measure, if any, with the secret "".
+    It is that of the last validation, or of all. Without games, a trial has its figure for the
+    measure, if any, with the secret "".
     """
     trials = study.select(part)
     trials = trials[trials.state == COMPLETE]
@@ -288,12 +270,7 @@ def measure_cells(study: Study, part: str, measure: Measure) -> Column:
         games = games[games.step >= first]
         cells = games.assign(value=measure.of_games(games).astype(float))
     cells = cells.dropna(subset="value")
-    return cells.groupby(["arm", "seed", "secret"]).value.mean()
-
-
-def pick_arm(cells: Column, arm: str) -> Column:
-    """The cells (`seed`, `secret`) of an arm."""
-    return cells[cells.index.get_level_values("arm") == arm].droplevel("arm")
+    return cells.groupby(["arm", "seed", "secret"]).value.mean().unstack("arm")
 
 
 def measure_spread(one: Column, other: Column) -> Spread | None:

@@ -56,7 +56,6 @@ class LoggerSettings:
 
     tensorboard: bool = True
     wandb: bool = False
-    wandb_project: str = "wordle-rl"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,13 +9,15 @@ from wordle_rl.game.rules import Game
 from wordle_rl.runs.instantiate import Within
 from wordle_rl.training.curricula import Curriculum, StepPlan
 
+_MOST_WAITING = 512  # secrets
+
 
 @dataclass(kw_only=True)
 class Replay(Curriculum):
     """Gives a share of each step's groups to secrets with too many lost games.
 
     Such secrets wait in a queue, oldest loss first. A secret that is lost again waits again. When
-    more than `capacity` secrets wait, the oldest losses are forgotten.
+    more than 512 secrets wait, the oldest losses are forgotten.
     """
 
     needs_whole_games, kept = True, ("_waiting",)
@@ -24,7 +26,6 @@ class Replay(Curriculum):
     # A secret is replayed when at least this share of its games was lost, and at most this one.
     lost: Annotated[float, Within(0, 1, "(]")] = 0.5
     most_lost: Annotated[float, Within(0, 1, "(]")] = 1.0
-    capacity: Annotated[int, Within(1, 1_000_000)] = 512
 
     def __post_init__(self) -> None:
         if not self._most:
@@ -47,7 +48,7 @@ class Replay(Curriculum):
         replayed = set(self.plan().replayed)
         lost = dict.fromkeys(games[0].secret for games in groups if self._is_lost(games))
         kept = [s for s in self._waiting if s not in replayed and s not in lost]
-        self._waiting = [*kept, *lost][-self.capacity :]
+        self._waiting = [*kept, *lost][-_MOST_WAITING:]
 
     def _is_lost(self, games: Sequence[Game]) -> bool:
         share = sum(game.lost for game in games) / len(games)

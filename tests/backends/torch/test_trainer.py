@@ -68,13 +68,13 @@ def test_a_callback_from_the_command_line_sees_each_step_and_validation(tmp_path
     assert [[one, epoch, float(loss)] for one, epoch, loss in steps] == expected
     validated = [(int(line[1]), float(line[2])) for line in told if line[0] == "validation"]
     assert validated == [(row["step"], row["val/win_rate"]) for row in rows if row["step"] > 1]
-    optimizers = [line[1] for line in told if line[0] == "optimizer"]
-    assert optimizers == ["AdamW", "ExactMuon"] * 6  # two updates a step
+    # Two updates a step.
+    assert [line[1] for line in told if line[0] == "optimizer"] == ["AdamW", "ExactMuon"] * 6
     # What it logs joins the row of the step.
     assert [row["diary/step"] for row in rows] == [1, 2, 3] and "diary/step" not in start
     assert not [*folder.glob("lightning*")]
-    ours = ("20", "warning: ")  # progress, and settings that are given twice
-    assert not [line for line in done.stderr.splitlines() if not line.startswith(ours)]
+    # Lines of progress, and of settings that are given twice.
+    assert all(line.startswith(("20", "warning: ")) for line in done.stderr.splitlines())
 
 
 def test_early_stopping_ends_a_run_as_a_normal_end_until_it_may_be_longer(

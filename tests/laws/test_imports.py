@@ -198,6 +198,13 @@ def test_what_takes_long_to_import_is_imported_late_outside_its_room():
     assert_none([item for item in slow if not item.late])
 
 
+def test_only_a_training_on_torch_waits_for_lightning():
+    module = f"{PACKAGE}.backends.torch.trainer"
+    users = [item for item in IMPORTS if item.library == "lightning" or item.name == module]
+    assert module in {item.importer for item in users}
+    assert_none([item for item in users if not item.late and item.importer != module])
+
+
 def test_rooms_need_only_numpy_until_the_backends():
     known = {PACKAGE, "numpy", *sys.stdlib_module_names}
     wrong = [i for i in IMPORTS if i.rooms[0] in PLAIN and i.library not in known]

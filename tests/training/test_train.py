@@ -282,7 +282,9 @@ def test_tensorboard_shows_each_step_once_after_a_kill_and_the_settings_of_the_r
 
 
 def test_a_resumed_run_is_the_same_one_at_weights_and_biases(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(loggers, "WandbLogger", lambda *_, **given: SimpleNamespace(**given))
+    from lightning.pytorch import loggers as theirs
+
+    monkeypatch.setattr(theirs, "WandbLogger", lambda *_, **given: SimpleNamespace(**given))
     asked, found = LoggerSettings(tensorboard=False, wandb=True), []
     for name in ("one", "other"):
         folder = RunFolder.create(tmp_path, name)
@@ -298,24 +300,22 @@ class Tables(list):  # stands for wandb's logger, which needs wandb
         self.append((step, *table))
 
 
-def test_weights_and_biases_get_all_games_of_a_validation_as_a_table(monkeypatch) -> None:
-    monkeypatch.setattr(loggers, "WandbLogger", Tables)
+def test_weights_and_biases_get_all_games_of_a_validation_as_a_table() -> None:
     game = {"secret": "crept", "won": False, "guesses": [None, "crane"], "feedback": [None, "✓"]}
-    loggers.LightningReporter([kept := Tables()]).games([game] * 6, 7)
+    loggers.LoggersReporter([kept := Tables()]).games([game] * 6, 7)
     [(step, _, heads, rows)] = kept
     shown = dict(zip(heads, rows[5], strict=True))
     assert (step, len(rows), shown["guesses"]) == (7, 6, "[None, 'crane']") and not shown["won"]
 
 
 def test_tensorboard_begins_with_words_left_and_wins(tmp_path):
-    from lightning.pytorch.loggers import TensorBoardLogger
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    writer = TensorBoardLogger(tmp_path, name="", version="")
-    reporter = loggers.LightningReporter([writer])
+    writer = loggers.TensorBoard(tmp_path)
+    reporter = loggers.LoggersReporter([writer])
     names = ["skill/turn_2/expected_remaining", "val/win_rate", "loss", "games_per_second"]
     for step in (1, 2):
         reporter.metrics({name: float(step) for name in names}, step)
-    writer.finalize("success")
+    writer.experiment.close()
     found = sorted(EventAccumulator(str(tmp_path)).Reload().Tags()["scalars"])
     assert found[:2] == [f"0_wins/{name}" for name in names[:2]] and len(found) == 4

@@ -1,18 +1,16 @@
-"""Lightning's loggers. They get the metrics, boards and settings of a run under the same names.
+"""TensorBoard and Weights & Biases. They get metrics, boards and settings under the same names.
 
-docs/METRICS.md explains the metrics.
+docs/METRICS.md explains the metrics. Only Weights & Biases need Lightning, which takes seconds.
 """
 
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lightning.fabric.loggers.logger import Logger
-from lightning.fabric.loggers.tensorboard import TensorBoardLogger
-from lightning.fabric.utilities.rank_zero import rank_zero_only
-from lightning.pytorch.loggers import WandbLogger
 
 from wordle_rl.runs.config import flatten
 from wordle_rl.runs.files import plain
@@ -29,20 +27,34 @@ _SHOWN = (
 )
 
 
-class LightningReporter:
-    """Passes metrics and texts to Lightning's loggers.
+class TensorBoard:
+    """Events in a folder, written from the first metric on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.purge_step: int | None = None  # what was written from this step on is void
+
+    @cached_property
+    def experiment(self) -> Any:
+        from torch.utils.tensorboard.writer import SummaryWriter
+
+        return SummaryWriter(str(self._folder), purge_step=self.purge_step)
+
+
+class LoggersReporter:
+    """Passes metrics and texts to TensorBoard and to Lightning's logger of Weights & Biases.
 
     TensorBoard gets the config, too, and no flat curves: one is held back until it moves.
     """
 
-    def __init__(self, loggers: list[Logger], config: dict[str, Any] | None = None) -> None:
+    def __init__(self, loggers: list[Any], config: dict[str, Any] | None = None) -> None:
         self._loggers, self._config = loggers, config
         self._held: dict[str, list[tuple[str, float, int]] | None] = {}  # None once it moved
 
     def metrics(self, values: dict[str, float], step: int) -> None:
         moving = self._find_moving(values, step)
         for logger in self._loggers:
-            if not isinstance(logger, TensorBoardLogger):
+            if not isinstance(logger, TensorBoard):
                 logger.log_metrics(values, step=step)
                 continue
             if step == 0:
@@ -50,7 +62,7 @@ class LightningReporter:
                 logger.experiment.add_text("config", f"```\n{lines}\n```", step)
             for name, value, at in moving:
                 tag = f"{_FIRST}{name}" if "win_rate" in name or name == _WORDS else name
-                logger.log_metrics({tag: value}, step=at)
+                logger.experiment.add_scalar(tag, value, at)
 
     def _find_moving(self, values: dict[str, float], step: int) -> list[tuple[str, float, int]]:
         """The points of curves that move, with those that were held back until now."""
@@ -66,60 +78,64 @@ class LightningReporter:
 
     def text(self, tag: str, markdown: str, step: int) -> None:
         for logger in self._loggers:
-            if isinstance(logger, TensorBoardLogger):
+            if isinstance(logger, TensorBoard):
                 logger.experiment.add_text(tag, markdown, step)
-            elif isinstance(logger, WandbLogger):
+            else:
                 logger.log_text(tag, columns=["games"], data=[[markdown]], step=step)
 
     def histogram(self, tag: str, values: Sequence[float], step: int) -> None:
         for logger in self._loggers:
-            if isinstance(logger, TensorBoardLogger):
+            if isinstance(logger, TensorBoard):
                 logger.experiment.add_histogram(tag, np.array(values), step)
 
     def games(self, records: Sequence[Mapping[str, Any]], step: int) -> None:
         heads = ["won", "secret", "guesses", "feedback"]
         rows = [[one["won"], *(str(one[name]) for name in heads[1:])] for one in records]
         for logger in self._loggers:
-            if isinstance(logger, WandbLogger):
+            if not isinstance(logger, TensorBoard):
                 logger.log_table("all validation games", heads, rows, step=step)
 
     def cut_back(self, step: int, kept: Iterable[Mapping[str, Any]]) -> None:
-        boards = [logger for logger in self._loggers if isinstance(logger, TensorBoardLogger)]
-        for logger in boards:  # its writer opens with the first metric
-            logger._kwargs["purge_step"] = step + 1
+        boards = [logger for logger in self._loggers if isinstance(logger, TensorBoard)]
+        for logger in boards:
+            logger.purge_step = step + 1
         for row in kept if boards else ():
             self._find_moving({k: v for k, v in row.items() if v is not None}, row["step"])
 
 
-def build_loggers(settings: LoggerSettings, folder: RunFolder) -> list[Logger]:
+def build_loggers(settings: LoggerSettings, folder: RunFolder) -> list[Any]:
     """The loggers of a run, for its first process."""
-    # Under srun, torchrun or jsrun, Lightning's loggers write only in the process with number 0.
-    # Here each of those processes is a run of its own.
-    rank_zero_only.rank = 0  # pyright: ignore[reportFunctionMemberAccess]
-    loggers: list[Logger] = []
+    loggers: list[Any] = []
     if settings.tensorboard:
         # TensorBoard calls a run by the folder of its events, so they lie in the run folder itself.
-        loggers.append(TensorBoardLogger(folder.path, name="", version=""))
+        loggers.append(TensorBoard(folder.path))
     if settings.wandb:
+        from lightning.fabric.utilities.rank_zero import rank_zero_only
+        from lightning.pytorch.loggers import WandbLogger
+
+        # Under srun, torchrun or jsrun, it writes only in the process with number 0. Here each of
+        # those processes is a run of its own.
+        rank_zero_only.rank = 0  # pyright: ignore[reportFunctionMemberAccess]
         name, number = folder.path.name, folder.manifest().get("id")  # the same for a resumed run
         project, save = os.environ.get("WANDB_PROJECT", "wordle-rl"), folder.path
         loggers.append(WandbLogger(name, save, id=number, project=project, resume="allow"))
     return loggers
 
 
-def finish_loggers(loggers: list[Logger], config: dict[str, Any]) -> None:
+def finish_loggers(loggers: list[Any], config: dict[str, Any]) -> None:
     """Log the settings of a finished run, and flush everything."""
     from torch.utils.tensorboard.summary import hparams
 
     settings = {key: _as_number(text) for key, text in flatten(config).items()}
     for logger in loggers:
-        if isinstance(logger, TensorBoardLogger):
-            # Its log_hyperparams() would write only beside new scalars.
+        if isinstance(logger, TensorBoard):
+            # SummaryWriter.add_hparams() would write into a folder of its own.
             for part in hparams(settings, dict.fromkeys(_SHOWN, 0.0)):
                 logger.experiment._get_file_writer().add_summary(part)
+            logger.experiment.close()
         else:
             logger.log_hyperparams(plain(config))
-        logger.finalize("success")
+            logger.finalize("success")
 
 
 def _as_number(text: str) -> float | str:

@@ -70,7 +70,7 @@ from wordle_rl.words.splits import Splits, WordSettings
 
 KEYS = {  # the keys of a training config
     *("model", "backend", "algorithm", "reward", "rollout", "prompt", "words", "rules", "sampling"),
-    *("curriculum", "history", "data", "trainer", "logger", "optim", "vllm"),
+    *("curriculum", "history", "data", "trainer", "logger", "callbacks", "optim", "vllm"),
     *("name", "seed", "output_dir", "resume"),
     *("init_from", "init_checkpoint", "allow_mismatch"),
 }
@@ -152,6 +152,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         optim=instantiate("optim", config["optim"], Optim),
         trainer=_count_steps(trainer, recipe, data),
         logger=_build_logger(config["logger"]),
+        callbacks=_list_callbacks(config["callbacks"], backend),
         recipe=recipe,
         curriculum=_build_curriculum(config, recipe, knowledge),
         servers=_build_servers(config["vllm"], recipe.rollout, model, backend),
@@ -180,6 +181,21 @@ def _build_logger(node: Mapping[str, Any]) -> LoggerSettings:
     for library in ("tensorboard", "wandb"):
         refuse(getattr(logger, library) and find_spec(library) is None, advice(library))
     return logger
+
+
+def _list_callbacks(node: Any, backend: BackendSettings) -> dict[str, Any]:
+    """The nodes of callbacks=, by name, which the backend makes objects of. null leaves one out."""
+    named = dict(enumerate(node)) if isinstance(node, list) else node
+    refuse(not isinstance(named, dict), f"callbacks must be nodes with names, not {node!r}")
+    nodes = {str(name): one for name, one in named.items() if one is not None}
+    for name, one in nodes.items():
+        wrong = not isinstance(one, dict) or "_target_" not in one
+        refuse(wrong, f"callbacks.{name} must have a _target_, the class of the callback")
+    refuse(
+        nodes and backend.name != LightningSettings.name,
+        f"callbacks={','.join(nodes)} needs backend=lightning, not {backend.name}: leave it out",
+    )
+    return nodes
 
 
 def _build_recipe(

@@ -133,7 +133,7 @@ def build_resumed_config(
     saved = read_saved_config(folder)
     changes = {}
     for override in overrides:
-        key, _, value = override.partition("=")
+        key, _, value = override.lstrip("+").partition("=")  # + where the demo lacks the setting
         old, anew = OmegaConf.select(saved, key), f"or start a new run with init_from={folder.path}"
         moved = key == "model.path" and _is_same_base(folder, value)
         if not moved and (key in _KEPT or key.partition(".")[0] in _KEPT):

@@ -45,8 +45,8 @@ from wordle_rl.runs.paths import ROOT, TRAIN, runnable, shorten
 from wordle_rl.runs.processes import Launch, check_first_start, read_launch
 from wordle_rl.runs.progress import announce, mute
 from wordle_rl.training.experiment import Experiment, stages_of_run
+from wordle_rl.training.failures import TrainingFailed, describe_fault
 from wordle_rl.training.lineage import prompt_name
-from wordle_rl.training.loop import TrainingFailed, describe_fault
 
 # What is told of an option's settings, beside its choices. config.yaml has all.
 _TOLD = ("model.lora.rank", "rollout.groups", "sampling.temperature", "optim.lr", "trainer.steps")

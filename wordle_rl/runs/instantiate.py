@@ -8,7 +8,7 @@ import dataclasses
 import importlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -81,6 +81,40 @@ def instantiate(key: str, node: Any, kind: type, **injected: Any) -> Any:
         if no_default and name not in filled:
             raise ConfigError(f"{key}.{name} must be given: {key}.{name}=...")
     return cls(**filled)
+
+
+def instantiate_foreign(key: str, node: Any, kind: type, library: str) -> Any:
+    """The object that Hydra's own instantiate makes of a node, for a class of another library.
+
+    library: how its dotted names begin. Raises ConfigError for any other `_target_` that the user
+    does not name himself, and for settings that the class refuses.
+    """
+    from hydra.utils import instantiate as build
+
+    for place, target in _list_targets(key, node):
+        if not str(target).startswith(library) and find_own(place, target) is None:
+            raise ConfigError(
+                f"{place} must be of {library}* or named by you, in the command or in a file of "
+                f"its --config-dir, not {target!r}"
+            )
+    try:
+        made = build(node, _convert_="all")
+    except Exception as error:
+        cause = error.__cause__ or error
+        raise ConfigError(f"{key}: {type(cause).__name__}: {cause}") from error
+    if not isinstance(made, kind):
+        raise ConfigError(f"{key}._target_ must be a {kind.__name__}, not {node['_target_']}")
+    return made
+
+
+def _list_targets(place: str, node: Any) -> Iterator[tuple[str, Any]]:
+    """Every `_target_` in a node, with its place."""
+    inside = node.items() if isinstance(node, Mapping) else ()
+    inside = enumerate(node) if isinstance(node, list) else inside
+    for name, value in inside:
+        if name == "_target_":
+            yield f"{place}.{name}", value
+        yield from _list_targets(f"{place}.{name}", value)
 
 
 def find_own(key: str, name: object) -> Any:

@@ -1,7 +1,7 @@
 """Checkpoints of a run: its policy, its state and its curriculum's, and the exported model."""
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ class RunState:
     start: list[float] = field(default_factory=list)  # rank of the start
     totals: dict[str, float] = field(default_factory=dict)  # of games and groups, see count()
     failures: int = 0  # steps in a row with a failed update
+    stopped_before: int = 0  # trainer.steps when a callback stopped the run, 0 if none has
     curriculum: dict[str, Any] = field(default_factory=dict)  # its state_dict()
 
     @property
@@ -95,6 +96,8 @@ class Checkpointing:
         self._store = CheckpointStore(folder.checkpoints, read_only=not self._writes)
         self._model = folder.path / "model"
         self._saved: int | None = None  # step of the last checkpoint saved or restored
+        self.restored: Path | None = None  # the checkpoint that the run continues from
+        self.more: list[Callable[[Path], None]] = []  # write what others keep into its folder
 
     def restore(self) -> tuple[RunState, list[Sample]]:
         """Return to the newest checkpoint, or begin without one.
@@ -106,6 +109,7 @@ class Checkpointing:
         if checkpoint is None:
             return RunState(), []
         self._policy.load(checkpoint)
+        self.restored = checkpoint
         state = RunState(**read_object(checkpoint / _STATE))
         self._curriculum.load_state_dict(state.curriculum)
         if state.begun:
@@ -130,6 +134,8 @@ class Checkpointing:
             write_json(folder / _STATE, asdict(state))
             if samples:
                 write_bytes(folder / _SAMPLES, exchange.write(samples))
+            for write_more in self.more:
+                write_more(folder)
 
         if state.step != self._saved:
             self._store.save(state.step, write)

@@ -52,7 +52,7 @@ class TrainerSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class LoggerSettings:
-    """logger=: which Lightning loggers write beside metrics.jsonl."""
+    """logger=: what writes beside metrics.jsonl."""
 
     tensorboard: bool = True
     wandb: bool = False
@@ -78,6 +78,7 @@ class Experiment:
     data: TrainingData | None = None  # what is trained on instead of planned games
     reference: ModelSettings | None = None  # another model than the start, and its record
     reference_record: dict[str, Any] | None = None
+    callbacks: dict[str, Any]  # Hydra's nodes of Lightning callbacks, by name
     validation: tuple[str, ...]  # secrets whose games choose the best checkpoint
     test: tuple[str, ...]  # secrets of the final report
 

@@ -1,9 +1,10 @@
 """A training run around the step: learning rate, validation, checkpoints, logs, report.
 
-Training is the same for every backend: a backend only decides who calls run_step. Nothing here
-draws random numbers, and other programs affect only the number of threads. So with a fixed number
-of threads, a resumed run repeats an uninterrupted one exactly. With several processes, each has a
-Training and does the same work, but only the first writes files.
+Training is the same for every backend, which only decides who goes through Training.steps(): a
+plain loop, or Lightning's Trainer (backends/torch/trainer.py). Nothing here draws random numbers,
+and other programs affect only the number of threads. So with a fixed number of threads, a resumed
+run repeats an uninterrupted one exactly. With several processes, each has a Training and does the
+same work, but only the first writes files.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -21,11 +23,10 @@ import psutil
 
 from wordle_rl.evaluation.boards import bold
 from wordle_rl.evaluation.skill import skill_metrics
-from wordle_rl.policy.batch import DoesNotFit, ran_out_of_memory
-from wordle_rl.policy.engine import EngineLost, NotFinite
+from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import describe_drawing
-from wordle_rl.rewards.scoring import RewardFailed, reward_of_guess
+from wordle_rl.rewards.scoring import GameReward, RewardFailed, reward_of_guess
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form, check_room
 from wordle_rl.rollouts.play import check_grammar
@@ -42,6 +43,7 @@ from wordle_rl.runs.timing import Timers
 from wordle_rl.training.checkpoint import Checkpointing, RunState
 from wordle_rl.training.example_group import ExampleGroup
 from wordle_rl.training.experiment import Experiment, describe_run_lineage, stages_of_run
+from wordle_rl.training.failures import CallbackFailed, MemoryFull, TrainingFailed, describe_fault
 from wordle_rl.training.forecast import measure_seconds
 from wordle_rl.training.log import Reporter, RunLog
 from wordle_rl.training.pipeline import Pipeline
@@ -55,21 +57,24 @@ _PATIENCE = 5  # updates in a row that may fail before the run stops
 _FRAMES = 3  # of a traceback
 
 
-class TrainingFailed(RuntimeError):
-    """The run cannot continue. The message says why, and where its state was saved."""
+@dataclass(kw_only=True)
+class _Step:
+    """A step that the policy has learnt, and that is not logged yet."""
 
-
-class MemoryFull(RuntimeError):
-    """The run is above its memory limit."""
+    done: int  # steps, with this one
+    metrics: dict[str, float]
+    rewards: list[GameReward]
+    example: ExampleGroup | None = None  # a group of it, scored before the update
+    best: bool = False  # whether a validation after it was the best so far
 
 
 def run_training(
-    training: Training, run_step: Callable[[int], object], *, resume: bool, interrupts: Interrupts
+    training: Training, run_steps: Callable[[], object], *, resume: bool, interrupts: Interrupts
 ) -> dict[str, Any]:
     """Run training from the start, or from where it stopped, to the report. Returns the summary.
 
-    run_step: training's, or one that calls it. Raises Interrupted after a signal, once everything
-    that a resumed run needs is saved.
+    run_steps: training's, or what goes through training.steps() in its place. Raises Interrupted
+    after a signal, once everything that a resumed run needs is saved.
     """
     with user_errors():
         resumed = resume and training.restore()
@@ -87,34 +92,22 @@ def run_training(
             with training.clock("training"):
                 if not resumed:
                     training.begin()
-                for step in training.steps():
-                    run_step(step)
+                run_steps()
             return training.finish()
     except NotFinite as error:
         raise training.describe_failure(str(error)) from error
     except (Exception, Interrupted) as error:
         if training.pipeline.between_steps:
+            training.complete()
             training.save()
         if (fault := describe_fault(error)) is None:
             raise
-        if isinstance(error, RewardFailed) and error.__cause__:  # for the author of the reward
+        if isinstance(error, RewardFailed | CallbackFailed) and error.__cause__:  # for its author
             traceback.print_exception(error.__cause__, limit=-_FRAMES, chain=False)
         if training.folder.begun:
             saved = "the run is saved, " if training.pipeline.between_steps else ""
             fault += f": {saved}continue with {training.folder.resume_command}"
         raise TrainingFailed(fault) from error
-
-
-def describe_fault(error: BaseException) -> str | None:
-    """One line about a lack of memory, lost servers or a wrong reward; None for other errors."""
-    if isinstance(error, DoesNotFit | EngineLost | MemoryFull | RewardFailed):
-        return str(error)
-    if ran_out_of_memory(error):
-        return (
-            "out of memory: lower rollout.num_generations, sampling.max_tokens or "
-            "backend.micro_batch_tokens"
-        )
-    return None
 
 
 class Training:
@@ -159,12 +152,14 @@ class Training:
         self.clock = Timers()  # seconds of this process: training, without reports, and reports
         self._memory: dict[str, float] = {}  # seen after the last step
         self._state = RunState()
+        self._step: _Step | None = None  # the last one, until it is complete
+        self._noted: dict[str, float] = {}  # metrics of others, for the next row
         self.work = plan_work(setup, policy.machine.num_parameters[1])
         self.lineage = describe_run_lineage(stages, setup)
         self._lines = StepLines(trainer.steps, recipe.algorithm.imitates is None, whole_games)
         self._seconds: list[float] = []  # of each step of this process
         self._end = math.nan  # when the command will be over
-        self._checkpoints = Checkpointing(policy, setup.curriculum, folder, stages)
+        self.checkpoints = Checkpointing(policy, setup.curriculum, folder, stages)
         if recipe.algorithm.needs.reference and policy.reference is None:
             policy.keep_reference()
         if recipe.algorithm.needs.values:
@@ -190,7 +185,7 @@ class Training:
 
     def _write_page(self, done: int) -> None:
         """Write the page of a run where that is due."""
-        if self._writes and self.setup.trainer.report and self.setup.trainer.validates(done):
+        if self._writes and self.setup.trainer.report and self._validates(done):
             with self.clock("reports"):
                 self._page()
 
@@ -206,7 +201,7 @@ class Training:
 
     def restore(self) -> bool:
         """Return to the newest checkpoint. Returns whether begin() was complete there."""
-        self._state, self.pipeline.waiting = self._checkpoints.restore()
+        self._state, self.pipeline.waiting = self.checkpoints.restore()
         self._log.cut_back(self._state.step if self._state.begun else -1)
         return self._state.begun
 
@@ -214,8 +209,8 @@ class Training:
         """Export the best checkpoint and report on it. Returns the summary, written last."""
         self.save()
         with announce("saving the best model"):
-            exported = self._checkpoints.load_best()
-            self._checkpoints.export(self._state, exported, self._validated)
+            exported = self.checkpoints.load_best()
+            self.checkpoints.export(self._state, exported, self._validated)
         summary: dict[str, Any] = {
             "best_step": self._state.best_step,
             "exported_step": exported,
@@ -243,29 +238,75 @@ class Training:
 
     # -- one step ---------------------------------------------------------------------------------
 
+    @property
+    def remaining(self) -> int:
+        """Steps that are still to be done: 0 once the run has stopped early."""
+        return 0 if self._stopped_early else self.setup.trainer.steps - self.step
+
+    @property
+    def step(self) -> int:
+        """Whole steps that are done."""
+        return self._state.step
+
     def steps(self) -> Iterator[int]:
-        """The numbers of the steps that are still to be done, until trainer.patience is over."""
-        while self._state.step < self.setup.trainer.steps and not self._stopped_early:
-            yield self._state.step
+        """The numbers of the steps that are still to be done, from 0. run_step() does each.
+
+        The learning rate is set with a number. What a step measured is logged, and a checkpoint
+        written where one is due, when the next number is asked for. All processes ask together.
+        """
+        while self.remaining:
+            self.policy.machine.set_learning_rate(self._learning_rate)
+            yield self.step
+            self.complete()
+            self._share_stop()
+
+    @property
+    def _learning_rate(self) -> float:
+        return self.setup.optim.lr_at(self.step, self.setup.trainer.steps)
 
     @property
     def _stopped_early(self) -> str:
         """Why the run ends before its last step, "" otherwise."""
         state, trainer = self._state, self.setup.trainer
-        if state.step == trainer.steps or state.waited < (trainer.patience or math.inf):
+        stopped = f"stopped early, after step {state.step} of {trainer.steps}: "
+        if state.step == trainer.steps:
             return ""
-        return (
-            f"stopped early, after step {state.step} of {trainer.steps}: none of the last "
-            f"validations was better than the best (trainer.patience={trainer.patience})"
+        if state.stopped_before == trainer.steps:
+            return stopped + "a callback asked for it"
+        if state.waited < (trainer.patience or math.inf):
+            return ""
+        return stopped + (
+            "none of the last validations was better than the best "
+            f"(trainer.patience={trainer.patience})"
         )
 
-    def run_step(self, number: int) -> dict[str, float]:
-        """Do step `number`, counted from 0, and everything due after it. Returns metrics."""
+    def stop(self) -> None:
+        """Let this step be the last one of all processes, until trainer.steps is another number."""
+        self._state.stopped_before = self.setup.trainer.steps
+
+    def _share_stop(self) -> None:
+        """Learn whether a callback of the first process has stopped the run."""
+        if self.setup.callbacks:
+            stopped_before = self.policy.processes.gather(self._state.stopped_before)[0]
+            self._state.stopped_before = stopped_before
+
+    def run_steps(self) -> None:
+        """Do all steps that are left."""
+        for number in self.steps():
+            self.run_step(number)
+
+    def run_step(self, number: int) -> None:
+        """Do step `number`, counted from 0, and the validation due after it."""
+        self.learn(number)
+        if self.validation_is_due():
+            self.validate()
+
+    def learn(self, number: int) -> dict[str, float]:
+        """Play and learn step `number`, counted from 0. Returns its metrics."""
         self._check_memory()
         self._check()
         begin, trainer, done = time.monotonic(), self.setup.trainer, number + 1
-        lr = self.setup.optim.lr_at(number, trainer.steps)
-        self.policy.machine.set_learning_rate(lr)
+        lr = self._learning_rate
         self.policy.timers.take()
         with announce(
             lambda: f"step {done}/{trainer.steps} {self.policy.timers.now}".strip(), first=10.0
@@ -287,33 +328,53 @@ class Training:
         metrics |= self._observe(result)
         if done % trainer.games_every == 0:
             self._log.training_games(done, result, self.setup.recipe.rollout.num_generations)
-        best, stopped = False, None
-        try:
-            if trainer.validates(done):
-                validation, best = self._validate(done, example=result.example)
-                metrics |= validation
-            metrics |= self._watch(done)
-        except NotFinite:  # the step broke the weights, so it is not kept
-            raise
-        except (Exception, Interrupted) as error:  # the step itself is whole
-            stopped = error
-        shown = metrics | {GUESS: sum(reward_of_guess(result.rewards).values())}
-        self._log.metrics(done, metrics, shown)
-        self._log.rewards(done, result.rewards)
-        if stopped or best or done % trainer.checkpoint_every == 0:
-            self.save(best=best)
-        if stopped:
-            raise stopped
+        self._step = _Step(
+            done=done, metrics=metrics, rewards=result.rewards, example=result.example
+        )
+        self._step.metrics |= self._watch(done)
+        return self._step.metrics
+
+    def validation_is_due(self) -> bool:
+        """Whether a validation follows the step that was learnt. All processes ask together."""
+        self._share_stop()
+        return self._validates(self.step)
+
+    def _validates(self, done: int) -> bool:
+        """Whether a validation is due after so many steps: also where a callback ends the run."""
+        return self.setup.trainer.validates(done) or not self.remaining
+
+    def validate(self) -> dict[str, float]:
+        """Validate the policy after the step that was learnt. Returns metrics."""
+        assert self._step is not None
+        done, example = self._step.done, self._step.example
+        metrics, self._step.best = self._validate(done, example=example)
+        self._step.metrics |= metrics
+        return metrics
+
+    def note(self, metrics: Mapping[str, float]) -> None:
+        """Log these beside the metrics of the step that is not complete, or of the next one."""
+        self._noted |= metrics
+
+    def complete(self) -> None:
+        """Log the last step, and save where a checkpoint is due; nothing if that was done."""
+        if (step := self._step) is None:
+            return
+        self._step, metrics = None, self._noted | step.metrics
+        self._noted = {}
+        shown = metrics | {GUESS: sum(reward_of_guess(step.rewards).values())}
+        self._log.metrics(step.done, metrics, shown)
+        self._log.rewards(step.done, step.rewards)
+        if step.best or step.done % self.setup.trainer.checkpoint_every == 0:
+            self.save(best=step.best)
         if self._state.failures >= _PATIENCE:
             self.save()
             raise self.describe_failure(
                 f"loss or gradient was not finite in {_PATIENCE} updates in a row"
             )
-        self._seconds.append(seconds + metrics.get("time/skill", 0.0))
+        self._seconds.append(metrics["time/step"] + metrics.get("time/skill", 0.0))
         if self._writes:
-            self._print_step(done, shown)
-        self._write_page(done)
-        return metrics
+            self._print_step(step.done, shown)
+        self._write_page(step.done)
 
     def _print_step(self, done: int, metrics: dict[str, float]) -> None:
         steps, (spent, games) = self.setup.trainer.steps, self._held_out.spent
@@ -401,7 +462,7 @@ class Training:
         """
         self._log.sync()
         try:
-            self._checkpoints.save(self._state, self.pipeline.waiting, best=best)
+            self.checkpoints.save(self._state, self.pipeline.waiting, best=best)
         except NotFinite as error:
             raise self.describe_failure(str(error)) from error
 

@@ -1,13 +1,12 @@
 """The torch policy: scores, ratios, references, LoRA, precision, checkpoints, failed updates."""
 
-import warnings
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from lightning.pytorch import Trainer
-from torch.utils.data import DataLoader
 
 from tests.helpers.tiny import (
     batch_of,
@@ -20,7 +19,7 @@ from tests.helpers.tiny import (
     weights_of,
 )
 from tests.helpers.updates import PLAIN, ROWS, games, trained
-from wordle_rl.backends.torch.backend import TrainingModule
+from wordle_rl.backends.torch.trainer import TrainingModule, build_trainer, fit
 
 # -- dropout --------------------------------------------------------------------------------------
 
@@ -41,29 +40,30 @@ def test_two_scorings_are_equal_though_the_adapter_has_dropout(
         assert np.array_equal(first, second)
 
 
-def test_a_trainer_may_drive_a_run_and_leaves_dropout_off(adapter):  # row 16
+def test_a_trainer_leaves_dropout_off(adapter, tmp_path):  # row 16
     policy = policy_of(lora_of(adapter))
 
-    def run_step(step: int) -> dict[str, float]:
+    def learn(step: int) -> dict[str, float]:
         assert not any(m.training for m in policy.machine.model.modules())
+        training.step = step + 1
         return policy.update(games(), PLAIN)
 
-    numbers: Any = range(3)
-    loader: Any = DataLoader(numbers, batch_size=None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        trainer = Trainer(
-            accelerator="cpu",
-            devices=1,
-            max_epochs=1,
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-        )
-        trainer.fit(TrainingModule(policy.machine, run_step), loader)
+    training: Any = SimpleNamespace(
+        policy=policy,
+        checkpoints=SimpleNamespace(more=[], restored=None),
+        folder=SimpleNamespace(path=tmp_path),
+        setup=SimpleNamespace(trainer=SimpleNamespace(validate_every=9)),
+        steps=lambda: iter(range(3)),
+        remaining=3,
+        step=0,
+        learn=learn,
+        validate=dict,  # Lightning's last batch has one
+        validation_is_due=lambda: False,
+    )
+    fit(build_trainer(training, {}, []), TrainingModule(training, {}))
     alone = trained(policy_of(lora_of(adapter)), updates=3)
     assert same(weights_of(policy.machine.model), weights_of(alone.machine.model))
+    assert not [*Path(tmp_path).iterdir()]
 
 
 # -- learning -------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import mlx.core as mx
 from mlx_lm import utils as mlx_lm_utils
 
 from wordle_rl.backends.loading import explain_load_errors
-from wordle_rl.backends.loggers import LightningReporter, build_loggers, finish_loggers
+from wordle_rl.backends.loggers import LoggersReporter, build_loggers, finish_loggers
 from wordle_rl.backends.memory import measure_memory, settle_memory
 from wordle_rl.backends.mlx.load import assemble, load_model
 from wordle_rl.backends.mlx.machine import MlxMachine
@@ -121,10 +121,10 @@ def train(
         if setup.reference is not None:
             policy.set_reference(build(setup.reference), setup.reference.name)
         loggers = build_loggers(setup.logger, folder)
-        reporter = LightningReporter(loggers, setup.config)
+        reporter = LoggersReporter(loggers, setup.config)
         training = Training(policy, setup, folder, reporter, interrupts.check, page)
 
-    summary = run_training(training, training.run_step, resume=resume, interrupts=interrupts)
+    summary = run_training(training, training.run_steps, resume=resume, interrupts=interrupts)
     if mx.metal.is_available():
         print(f"peak memory of MLX: {mx.get_peak_memory() / 1e9:.1f} GB", flush=True)
     finish_loggers(loggers, setup.config)

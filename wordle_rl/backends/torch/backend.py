@@ -1,8 +1,8 @@
-"""The torch backend: a LightningModule around the training step that all backends share.
+"""The torch backend: Lightning's Trainer goes through the steps that all backends share.
 
 Checkpoints are the project's own, written completely or not at all. With several processes, the
 policy sums gradients once per update. (Lightning's strategies would sum them per micro-batch, whose
-number differs between processes.)
+number differs between processes.) Only a training's first process imports Lightning.
 """
 
 import socket
@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule
 
-from wordle_rl.backends.loggers import LightningReporter, build_loggers, finish_loggers
+from wordle_rl.backends.loggers import LoggersReporter, build_loggers, finish_loggers
 from wordle_rl.backends.memory import settle_memory
 from wordle_rl.backends.torch.devices import (
     choose_computing,
@@ -45,29 +44,11 @@ from wordle_rl.runs.interrupts import Interrupts
 from wordle_rl.runs.processes import ALONE, Processes, read_launch
 from wordle_rl.runs.progress import announce
 from wordle_rl.training.experiment import Experiment
-from wordle_rl.training.loop import Training, TrainingFailed, run_training
+from wordle_rl.training.failures import TrainingFailed
+from wordle_rl.training.loop import Training, run_training
 
 # Overrules what a base says about drawing.
 NEUTRAL = {"repetition_penalty": 1.0, "top_k": 0, "top_p": 1.0}
-
-
-class TrainingModule(LightningModule):
-    """A run for Lightning: a batch is the number of a step, and optimisation is manual.
-
-    A run calls training_step() in a plain loop. A Trainer can call it as well.
-    """
-
-    def __init__(self, machine: TorchMachine, run_step: Callable[[int], object]) -> None:
-        """run_step: does a step, counted from 0."""
-        super().__init__()
-        self.automatic_optimization = False
-        self.model, self._machine, self._run_step = machine.model, machine, run_step
-
-    def configure_optimizers(self) -> Any:
-        return self._machine.optimizers
-
-    def training_step(self, batch: int, batch_idx: int = 0) -> None:
-        self._run_step(int(batch))
 
 
 def build_policy(
@@ -166,10 +147,18 @@ def _train(
     page: Callable[[], None],
     stack: ExitStack,
 ) -> dict[str, Any]:
+    with announce("loading Lightning"):
+        from wordle_rl.backends.torch.trainer import (
+            TrainingModule,
+            build_callbacks,
+            build_trainer,
+            fit,
+        )
     processes: Processes = ALONE
     if launch := read_launch():
         processes = stack.enter_context(join_processes(launch))
     with user_errors():
+        callbacks = build_callbacks(setup.callbacks)
         policy, setup = _build_policy(setup)
         loggers = build_loggers(setup.logger, folder)
     if setup.backend.devices > 1:
@@ -188,10 +177,11 @@ def _train(
         policy.processes = processes
     with user_errors():
         stack.enter_context(_let_servers_play(policy, setup, folder.path, interrupts.check))
-        reporter = LightningReporter(loggers, setup.config)
+        reporter = LoggersReporter(loggers, setup.config)
         training = Training(policy, setup, folder, reporter, interrupts.check, page)
-        module = TrainingModule(policy.machine, training.run_step)
-    summary = run_training(training, module.training_step, resume=resume, interrupts=interrupts)
+        trainer = build_trainer(training, callbacks, loggers)
+    run_steps = partial(fit, trainer, TrainingModule(training, callbacks))
+    summary = run_training(training, run_steps, resume=resume, interrupts=interrupts)
     finish_loggers(loggers, setup.config)
     return summary
 
@@ -223,11 +213,10 @@ def follow(build: Callable[[dict[str, Any]], Experiment], processes: TorchProces
     policy, setup = _build_policy(build(task["config"]))
     processes.use_device(policy.machine.device)
     policy.processes = processes
-    training = Training(policy, setup, folder, LightningReporter([]))
+    training = Training(policy, setup, folder, LoggersReporter([]))
     if not (task["resume"] and training.restore()):
         training.begin()
-    for step in training.steps():
-        training.run_step(step)
+    training.run_steps()
     training.finish()
 
 

@@ -28,7 +28,9 @@ class ExactMuon(torch.optim.Muon):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
-        """One step: momentum, orthogonal direction, weight decay. closure: not used."""
+        """One step: momentum, orthogonal direction, weight decay. closure: called before."""
+        if closure is not None:
+            closure()
         for group in self.param_groups:
             for weight in group["params"]:
                 if (gradient := weight.grad) is None:

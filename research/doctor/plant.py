@@ -76,8 +76,8 @@ def draw(model: str, cause: str, rng: random.Random) -> str:
             return f"algorithm.beta={10 ** rng.uniform(0.7, 1.5):.2g}"
         case "memorised":
             return (
-                f"words.train={rng.choice((4, 6, 8))} optim.lr={rate * rng.uniform(3, 5):.2g} "
-                f"trainer.steps=30 trainer.validate_every=10 rollout.groups=4"
+                f"words.train={rng.choice((4, 6, 8))} words.allowed_share=0.0 "
+                f"optim.lr={rate * rng.uniform(2, 4):.2g} trainer.steps=30 trainer.validate_every=10 rollout.groups=4"
             )
         case "few":
             return f"trainer.steps={rng.randint(2, 5)}"
@@ -128,17 +128,16 @@ def train(settings: list[str], log: Path) -> float:
 
 
 def main() -> None:
-    root, (first, last) = Path(sys.argv[1]), map(int, sys.argv[2].split("-"))
+    root = Path(sys.argv[1])
     import torch  # noqa: F401
 
-    import wordle_rl.backends.torch.backend
     import wordle_rl.commands.train  # noqa: F401
     from wordle_rl.runs.config import admit_own
 
     admit_own([f"--config-dir={HERE / 'own'}"])
 
     model, wanted = sys.argv[3], sys.argv[4:] or CAUSES
-    for seed in range(first, last + 1):
+    for seed in map(int, sys.argv[2].split(",")):
         for cause in wanted:
             if model == "micro" or cause not in NOT_OF_MINI:
                 plant(root, model, MODELS[model], cause, seed)

@@ -99,11 +99,13 @@ class Curves:
 
         Validation is compared with the start, as a run can lose what it had in its first steps.
         """
-        rises = [self.rise("train/win_rate"), self._rise_of_validation()]
+        rises = [self.rise("train/win_rate"), self.rise_of_validation]
         known = [rise for rise in rises if rise]  # 0: too few values, or none
         return min(known, default=0.0)
 
-    def _rise_of_validation(self) -> float:
+    @property
+    def rise_of_validation(self) -> float:
+        """The last validation's wins minus the first's, in standard errors; 0 with less than two."""
         wins, low, high = (self.all(f"val/win_rate{end}") for end in ("", "_low", "_high"))
         if len(wins) < 2 or not len(wins) == len(low) == len(high):
             return 0.0

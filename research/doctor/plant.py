@@ -12,6 +12,7 @@ import json
 import os
 import random
 import secrets
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -19,13 +20,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 COMMON = (
     "experiment=study logger=none trainer.agreement=true trainer.games_every=100000 "
-    "backend.threads=1 backend.precision=fp32 trainer.checkpoint_every=1000 trainer.steps=12 "
-    "trainer.validate_every=14 rollout.groups=6 num_generations=8 words.val=150 words.test=1"
+    "backend.threads=1 backend.precision=fp32 trainer.checkpoint_every=1000 trainer.steps=10 "
+    "trainer.validate_every=14 rollout.groups=5 num_generations=8 words.val=100 words.test=1"
 )
 MODELS = {
     # spells its guesses freely, so words can be misspelt
     "micro": "model=micro reward=free optim=adamw optim.lr=3e-4 rollout.discount=0.0 "
-    "algorithm.scale=none sampling.temperature=1.0 words.allowed_share=0.0 rollout.groups=10",
+    "algorithm.scale=none sampling.temperature=1.0 words.allowed_share=0.0 rollout.groups=8",
     "mini": "model=mini reward=information optim.lr=2e-3",  # each word is a token
 }
 RATES = {"micro": 3e-4, "mini": 2e-3}  # at which these runs learn
@@ -39,11 +40,11 @@ def draw(model: str, cause: str, rng: random.Random) -> str:
     match cause.partition(" ")[0]:
         case "healthy":
             algorithm = rng.choice(("grpo", "dr_grpo", "rloo"))
-            groups = rng.choice((12, 16) if model == "micro" else (8, 12))
+            groups = rng.choice((9, 12) if model == "micro" else (6, 8))
             return (
-                f"trainer.steps=14 optim.lr={rate * less:.2g} algorithm={algorithm} "
+                f"trainer.steps=12 optim.lr={rate * less:.2g} algorithm={algorithm} "
                 f"rollout.groups={groups} "
-                f"num_generations={rng.choice((8, 10))} "
+                f"num_generations={rng.choice((6, 8))} "
                 f"sampling.temperature={rng.choice((0.8, 0.9, 1.0))} "
                 f"optim.schedule={rng.choice(('cosine', 'constant'))}"
             )
@@ -53,8 +54,8 @@ def draw(model: str, cause: str, rng: random.Random) -> str:
             return f"optim.lr={rate * 10 ** rng.uniform(-4, -2.5):.2g}"
         case "noise":
             return (
-                f"rollout.groups=1 num_generations={rng.choice((2, 4))} trainer.steps=40 "
-                f"trainer.validate_every=40 optim.lr={rate * rng.uniform(2, 4):.2g}"
+                f"rollout.groups=1 num_generations={rng.choice((2, 4))} trainer.steps=30 "
+                f"trainer.validate_every=30 optim.lr={rate * rng.uniform(2, 4):.2g}"
             )
         case "no_spread":
             return f"sampling.temperature={rng.uniform(0.01, 0.03):.2g}"
@@ -77,7 +78,8 @@ def draw(model: str, cause: str, rng: random.Random) -> str:
         case "memorised":
             return (
                 f"words.train={rng.choice((4, 6, 8))} words.allowed_share=0.0 "
-                f"optim.lr={rate * rng.uniform(2, 4):.2g} trainer.steps=30 trainer.validate_every=10 rollout.groups=4"
+                f"optim.lr={rate * rng.uniform(2, 4):.2g} trainer.steps=20 "
+                "trainer.validate_every=10 rollout.groups=4"
             )
         case "few":
             return f"trainer.steps={rng.randint(2, 5)}"
@@ -153,8 +155,10 @@ def plant(root: Path, model: str, base: str, cause: str, seed: int) -> None:
         if key.exists() and f'"{name}"' in key.read_text():
             return
         place = root / "hidden" / secrets.token_hex(4)
-    elif (place / "log").exists():
-        return
+    elif place.exists():
+        if "ended with 0" in (place / "log").read_text():
+            return
+        shutil.rmtree(place)
     place.mkdir(parents=True)
     typed = [*COMMON.split(), *base.split(), *own.split()]
     typed += [f"seed={rng.randrange(2**31)}", f"output_dir={place}"]

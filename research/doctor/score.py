@@ -1,7 +1,7 @@
 """Scores the doctor on runs with a planted cause: python research/doctor/score.py [--pack <folder>]
 
---pack keeps what plant.py trained: runs.jsonl.xz gets the metrics and settings that the doctor reads,
-of both halves. Without it, docs/DOCTOR.md gets the tables of the kept runs.
+--pack keeps what plant.py trained: runs.jsonl.xz gets the metrics and settings that the doctor
+reads, of both halves. Without it, docs/DOCTOR.md gets the tables of the kept runs.
 
 The truth about a run is what was planted, whether it took or not. Whether it took is told by wins
 alone. Training wins (first against last third of the steps, all games counted) and wins of
@@ -131,7 +131,8 @@ def pack(root: Path) -> None:
     for place in sorted([*(root / "seen").iterdir(), *(root / "hidden").iterdir()]):
         name = key.get(place.name, place.name)
         runs = [path.parent for path in place.glob("*/summary.json")]
-        if place.parent.name == "hidden" and place.name not in key or not runs:
+        unknown = place.parent.name == "hidden" and place.name not in key
+        if unknown or not runs:
             print(f"left out: {place.parent.name}/{name}")
             continue
         model, cause, seed = re.fullmatch(r"(\w+?)_(\w+)_(\d+)", name).groups()
@@ -288,7 +289,7 @@ def metric_table(runs: Sequence[Planted]) -> list[str]:
         "rise": "change in standard errors of",
     }
     lines = [
-        "| an alarm by | failing runs, hidden | healthy runs, hidden | failing, seen | healthy, seen |",
+        "| an alarm by | failing, hidden | healthy, hidden | failing, seen | healthy, seen |",
         "| --- | --- | --- | --- | --- |",
     ]
     for name, alarm in (

@@ -105,7 +105,7 @@ class Curves:
 
     @property
     def rise_of_validation(self) -> float:
-        """The last validation's wins minus the first's, in standard errors; 0 with less than two."""
+        """The last validation's wins minus the first's, in standard errors; 0 with fewer."""
         wins, low, high = (self.all(f"val/win_rate{end}") for end in ("", "_low", "_high"))
         if len(wins) < 2 or not len(wins) == len(low) == len(high):
             return 0.0

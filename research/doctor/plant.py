@@ -49,9 +49,10 @@ def draw(model: str, cause: str, rng: random.Random) -> str:
     match cause.partition(" ")[0]:
         case "healthy":
             algorithm = rng.choice(("grpo", "dr_grpo", "rloo"))
+            groups = rng.choice((16, 20) if model == "micro" else (10, 12))
             return (
                 f"trainer.steps=14 optim.lr={rate * less:.2g} algorithm={algorithm} "
-                f"rollout.groups={rng.choice((16, 20))} num_generations={rng.choice((6, 8))} "
+                f"rollout.groups={groups} num_generations={rng.choice((6, 8))} "
                 f"optim.schedule={rng.choice(('cosine', 'constant'))} "
                 f"sampling.temperature={rng.choice(TEMPERATURES[model])}"
             )
@@ -108,7 +109,7 @@ CAUSES = (
     ),
     *("hacking", "sampler", "kl", "memorised", "few"),
 )
-NOT_OF_MINI = ("unread", "non_words")  # whose every answer is a word
+NOT_OF_MINI = ("unread", "non_words", "healthy 3")  # whose every answer is a word, and dearer
 
 
 def train(settings: list[str], log: Path) -> float:

@@ -36,7 +36,12 @@ KEPT = Path(__file__).with_name("runs.jsonl.xz")
 PAGE = ROOT / "docs" / "DOCTOR.md"
 HALVES = ("hidden", "seen")
 TOLD = 4  # findings that the command tells
-SETTINGS = ("optim.lr", "algorithm.beta", "model.max_tokens")  # that the doctor reads
+SETTINGS = (
+    "optim.lr",
+    "algorithm.beta",
+    "model.max_tokens",
+    "rollout.credit",
+)  # that the doctor reads
 # What was planted -> what the doctor should say. The second and later ones count as well.
 SHOULD_SAY = {
     "healthy": ("healthy",),
@@ -48,7 +53,7 @@ SHOULD_SAY = {
     "unread": ("answers cannot be read", "guesses are no words", "a start that never wins"),
     "cut": ("answers are cut",),
     "non_words": ("guesses are no words", "answers cannot be read"),
-    "collapse": ("a favourite word",),
+    "collapse": ("a favourite word", "reward rises while wins fall"),
     "hacking": ("reward rises while wins fall",),
     "sampler": ("sampler and trainer differ",),
     "kl": ("KL holds the policy",),
@@ -209,7 +214,7 @@ def is_well(run: Planted) -> bool:
 
 
 def is_ill(run: Planted) -> bool:
-    return run.cause != "healthy"
+    return run.cause not in ("healthy", "few")
 
 
 def cause_table(runs: Sequence[Planted]) -> list[str]:
@@ -227,13 +232,13 @@ def cause_table(runs: Sequence[Planted]) -> list[str]:
 
 
 def confusion_table(runs: Sequence[Planted]) -> list[str]:
-    """Rows: what was planted. Columns: what the doctor said first."""
-    said = Counter((run.cause, run.said[0]) for run in runs)
-    order = [*dict.fromkeys(words[0] for words in SHOULD_SAY.values()), SILENT]
-    columns = [word for word in order if any(said[cause, word] for cause in SHOULD_SAY)]
+    """Rows: what was planted. Columns: what the doctor said first, by the same names."""
+    names = {words[0]: cause for cause, words in SHOULD_SAY.items()} | {SILENT: "no cause"}
+    said = Counter((run.cause, names[run.said[0]]) for run in runs)
+    columns = [name for name in names.values() if any(said[cause, name] for cause in SHOULD_SAY)]
     lines = [f"| planted | {' | '.join(columns)} |", "| --- |" + " --- |" * len(columns)]
     for cause in SHOULD_SAY:
-        counts = [str(said[cause, word] or "") for word in columns]
+        counts = [str(said[cause, name] or "") for name in columns]
         lines.append(f"| {cause} | {' | '.join(counts)} |")
     return lines
 

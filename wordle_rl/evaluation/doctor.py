@@ -67,6 +67,10 @@ class Curves:
         """The first value; NaN without the metric."""
         return float(self.all(name)[0]) if name in self else math.nan
 
+    def mean(self, name: str) -> float:
+        """Mean of all steps; NaN without the metric."""
+        return float(self.all(name).mean()) if name in self else math.nan
+
     def _thirds(self, name: str) -> tuple[Values, Values]:
         curve = self.all(name)
         part = max(1, len(curve) // 3)
@@ -166,7 +170,9 @@ def _collapse(curves: Curves, _: Mapping[str, Any]) -> Found:
 
 def _hacking(curves: Curves, _: Mapping[str, Any]) -> Found:
     learns = curves.rise("train/win_rate") >= _CLEAR  # then validation fell alone: _memorised
-    if curves.progress >= _CLEAR and curves.wins <= -_LOSS and not learns:
+    rises = curves.progress >= _CLEAR and curves.wins <= -_LOSS
+    holds = curves.progress > 0 and curves.wins <= -_CLEAR  # as high as it can be
+    if (rises or holds) and not learns:
         skip = ("mean", "std", "min", "max", "below_0", "guess")
         parts = [f"reward/{part}" for part in curves.parts if part not in skip]
         most = max(parts, key=lambda one: curves.last(one) - curves.first(one), default="reward")
@@ -225,23 +231,23 @@ def _unread(curves: Curves, settings: Mapping[str, Any]) -> Found:
             f"{read:.0%} of answers hold a guess",
             "imitate first (experiment=imitate), or show examples (prompt.wording=shown)",
         )
-    elif strange > 0.6:
+    elif strange > 0.7 * read:
         yield Finding(
             "guesses are no words",
-            strange / 0.6,
-            f"{strange:.0%} of answers are in no list",
+            strange / (0.7 * read),
+            f"{strange / read:.0%} of readable guesses are in no list",
             "imitate first (experiment=imitate), reward=free, or sampling.grammar=words",
         )
 
 
 def _no_spread(curves: Curves, settings: Mapping[str, Any]) -> Found:
     by_turn = "turns/zero_spread" in curves and settings.get("rollout.credit") != "game"
-    share = curves.last("turns/zero_spread" if by_turn else "groups/zero_spread")
-    if share > 0.7:
+    share = curves.mean("turns/zero_spread" if by_turn else "groups/zero_spread")
+    if share > 0.5:
         won = curves.last("train/win_rate")
         yield Finding(
             "groups without spread",
-            share / 0.7,
+            0.5 + share,
             f"in {share:.0%} of groups all rewards are equal, so they teach nothing",
             "nothing is left to learn: harder secrets"
             if won > 0.9

@@ -1,9 +1,14 @@
 """wordle-rl report --reference: a run beside the seeds that ship."""
 
+import itertools
 import json
 import lzma
+import math
+import statistics
+from pathlib import Path
 
 import pytest
+from scipy.stats import t
 
 from tests.helpers.run_folders import make_run
 from wordle_rl import __main__ as command
@@ -80,3 +85,35 @@ def test_a_picture_has_the_run_and_the_band():
     [line] = axes.get_lines()
     assert list(line.get_xdata()) == [row["step"] for row in seeds[0]]
     assert len(axes.collections) == 1 and "stays inside" in picture.note
+
+
+def test_a_run_at_thirty_times_the_rate_leaves_the_band_at_the_step_that_a_slow_oracle_finds():
+    # python train.py experiment=quick optim.lr=0.09, which unlearns to play within a few steps
+    with lzma.open(Path(__file__).with_name("quick_broken.jsonl.xz"), "rt") as file:
+        broken = [json.loads(line) for line in file]
+    _, seeds = read_reference("quick")
+    found = {band.metric: exit for band, _, exit in compare("quick", broken).metrics}
+    assert all(found.values())
+    for metric, exit in found.items():
+        assert exit and exit.step == slow_exit(metric, seeds, broken)
+
+
+def slow_exit(metric, seeds, mine):
+    """The first of two steps in a row, or the last one, whose value is outside on the same side."""
+    curves = [{row["step"]: row[metric] for row in rows if metric in row} for rows in seeds]
+    own = {row["step"]: row[metric] for row in mine if metric in row}
+    steps = sorted(set(curves[0]).intersection(*curves[1:]))
+    sides = []
+    for place, step in enumerate(steps):
+        near = steps[max(0, place - 2) : place + 3]
+        spread = [statistics.variance([curve[one] for curve in curves]) for one in near]
+        half = t.isf(0.005, 2 * (len(curves) - 1)) * math.sqrt(
+            statistics.mean(spread) * (1 + 1 / len(curves))
+        )
+        middle = statistics.mean(curve[step] for curve in curves)
+        if step in own:
+            sides.append((step, (own[step] > middle + half) - (own[step] < middle - half)))
+    for (step, side), (_, after) in itertools.pairwise([*sides, sides[-1]]):
+        if side and side == after:
+            return step
+    return None

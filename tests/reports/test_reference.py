@@ -107,7 +107,7 @@ def slow_exit(metric, seeds, mine):
     for place, step in enumerate(steps):
         near = steps[max(0, place - 2) : place + 3]
         spread = [statistics.variance([curve[one] for curve in curves]) for one in near]
-        half = t.isf(0.005, 2 * (len(curves) - 1)) * math.sqrt(
+        half = float(t.isf(0.005, 2 * (len(curves) - 1))) * math.sqrt(
             statistics.mean(spread) * (1 + 1 / len(curves))
         )
         middle = statistics.mean(curve[step] for curve in curves)

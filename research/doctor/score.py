@@ -128,10 +128,9 @@ def _change(before: tuple[float, float], after: tuple[float, float]) -> float:
 
 def pack(root: Path) -> None:
     """Keep the metrics of the runs in plant.py's folder."""
-    key = {}
-    for line in (root / "key.jsonl").read_text().splitlines():
-        entry = json.loads(line)
-        key[entry["run"]] = entry["planted"]
+    entries = map(json.loads, (root / "key.jsonl").read_text().splitlines())
+    once = {entry["planted"]: entry["run"] for entry in entries}  # two workers may meet at a run
+    key = {run: planted for planted, run in once.items()}
     lines = []
     for place in sorted([*(root / "seen").iterdir(), *(root / "hidden").iterdir()]):
         name = key.get(place.name, place.name)
@@ -192,6 +191,7 @@ def alarmed(run: Planted) -> bool:
 def summary_table(runs: Sequence[Planted]) -> list[str]:
     rows: list[tuple[str, Callable[[Planted], bool], Callable[[Planted], bool]]] = [
         ("healthy runs with an alarm", is_well, alarmed),
+        ("of those whose wins rose", lambda run: is_well(run) and run.took, alarmed),
         ("healthy runs called healthy", is_well, lambda run: run.said == ["healthy"]),
         ("causes named", is_ill, lambda run: run.named),
         ("causes named first", is_ill, lambda run: run.said[0] in SHOULD_SAY[run.cause]),

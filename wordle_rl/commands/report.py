@@ -31,6 +31,13 @@ def report(
     only: Annotated[
         list[str] | None, typer.Option(help="Of a metrics.jsonl, the curves to draw, as in val/*.")
     ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            help="Reference runs to draw one run beside, such as demo: the page has their band, "
+            "and the terminal says where the run leaves it."
+        ),
+    ] = None,
 ) -> None:
     """Write the page of one run, or of several, or a picture of the curves of any metrics.jsonl."""
     if [Path(run).is_file() for run in runs] == [True]:
@@ -43,10 +50,18 @@ def report(
     from wordle_rl.reports.page import write_report
 
     folders = [find_run(run, root=Path()) for run in runs]
+    pictures, told = [], []
+    if reference is not None:
+        from wordle_rl.reports.reference import compare, describe, draw_bands
+
+        if len(folders) > 1:
+            raise ConfigError("--reference is for one run")
+        beside = compare(reference, folders[0].log("metrics").read())
+        pictures, told = draw_bands(beside), describe(beside)
     with announce("writing the report"):
         defaults = default_settings(folders[0])  # which the page of several runs leaves out
-        page = write_report([folder.path for folder in folders], defaults, output)
-    print(page)
+        page = write_report([folder.path for folder in folders], defaults, output, pictures)
+    print(*told, page, sep="\n")
 
 
 @cache  # a run writes its page again and again

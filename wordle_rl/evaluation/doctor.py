@@ -22,6 +22,8 @@ LEAST_STEPS = 6  # with fewer nothing can be told
 _CLEAR = 3.0  # standard errors of a change
 _SILENT = "no known cause: the reward has not risen clearly yet, and nothing else stands out"
 _LOSS = 2.0  # of a change of wins: the same secrets are played before and after
+_NOISY = 5.0  # noise scales a step: runs that learn have up to four
+_FEW_GUESSES = 50
 _WINS = ("val/win_rate", "train/win_rate")
 
 
@@ -62,6 +64,14 @@ class Curves:
         """The names of the rewards, without what stands before them."""
         return [name.removeprefix("reward/") for name in self._values if name[:7] == "reward/"]
 
+    def start(self, name: str) -> float:
+        """The first value; NaN without the metric."""
+        return float(self.all(name)[0]) if name in self else math.nan
+
+    def mean(self, name: str) -> float:
+        """Mean of all steps; NaN without the metric."""
+        return float(self.all(name).mean()) if name in self else math.nan
+
     def _thirds(self, name: str) -> tuple[Values, Values]:
         curve = self.all(name)
         part = max(1, len(curve) // 3)
@@ -100,11 +110,13 @@ class Curves:
 
         Validation is compared with the start, as a run can lose what it had in its first steps.
         """
-        rises = [self.rise("train/win_rate"), self._rise_of_validation()]
+        rises = [self.rise("train/win_rate"), self.rise_of_validation]
         known = [rise for rise in rises if rise]  # 0: too few values, or none
         return min(known, default=0.0)
 
-    def _rise_of_validation(self) -> float:
+    @property
+    def rise_of_validation(self) -> float:
+        """The last validation's wins minus the first's, in standard errors; 0 with fewer."""
         wins, low, high = (self.all(f"val/win_rate{end}") for end in ("", "_low", "_high"))
         if len(wins) < 2 or not len(wins) == len(low) == len(high):
             return 0.0
@@ -133,9 +145,13 @@ def diagnose(curves: Curves, settings: Mapping[str, Any]) -> list[Finding]:
 
 
 def is_healthy(curves: Curves) -> bool:
-    """Whether the reward or wins rise, and neither falls."""
-    rises = curves.progress >= _CLEAR or (curves.wins >= _LOSS and curves.progress >= 0)
-    return rises and curves.wins > -_LOSS / 2
+    """Whether the reward or wins rise, and neither falls.
+
+    Greedy validation may gain where the wins of drawn games hardly do.
+    """
+    learns = max(curves.progress, curves.rise("train/win_rate")) >= _CLEAR
+    gains = curves.rise_of_validation >= _LOSS
+    return (learns or gains) and min(curves.progress, curves.wins) > -_LOSS
 
 
 def describe_health(curves: Curves) -> str:
@@ -171,7 +187,10 @@ def _collapse(curves: Curves, _: Mapping[str, Any]) -> Found:
 
 
 def _hacking(curves: Curves, _: Mapping[str, Any]) -> Found:
-    if curves.progress >= _CLEAR and curves.wins <= -_LOSS:
+    learns = curves.rise("train/win_rate") >= _CLEAR  # then validation fell alone: _memorised
+    rises = curves.progress >= _CLEAR and curves.wins <= -_LOSS
+    holds = curves.progress > 0 and curves.wins <= -_CLEAR  # as high as it can be
+    if (rises or holds) and not learns:
         skip = ("mean", "std", "min", "max", "below_0", "guess")
         parts = [f"reward/{part}" for part in curves.parts if part not in skip]
         most = max(parts, key=lambda one: curves.last(one) - curves.first(one), default="reward")
@@ -223,30 +242,30 @@ def _unread(curves: Curves, settings: Mapping[str, Any]) -> Found:
     if cut > 0.2 or full:
         seen = f"{cut:.0%} of answers" if cut > 0.2 else f"answers of {length:.1f} tokens of {most}"
         yield Finding("answers are cut", 3.0, seen, "a larger model.max_tokens, a shorter prompt")
-    elif read < 0.5:
+    if max(read, curves.start("train/format")) < 0.5:  # not one that forgot it: the rate
         yield Finding(
             "answers cannot be read",
-            2 * (1 - read) / 0.5,
+            2.0,
             f"{read:.0%} of answers hold a guess",
             "imitate first (experiment=imitate), or show examples (prompt.wording=shown)",
         )
-    elif strange > 0.6:
+    elif strange > 0.7 * read:
         yield Finding(
             "guesses are no words",
-            strange / 0.6,
-            f"{strange:.0%} of answers are in no list",
+            strange / (0.7 * read),
+            f"{strange / read:.0%} of readable guesses are in no list",
             "imitate first (experiment=imitate), reward=free, or sampling.grammar=words",
         )
 
 
-def _no_spread(curves: Curves, _: Mapping[str, Any]) -> Found:
-    shares = [curves.last(name) for name in ("groups/zero_spread", "turns/zero_spread")]
-    share = min((one for one in shares if not math.isnan(one)), default=0.0)
-    if share > 0.7:
+def _no_spread(curves: Curves, settings: Mapping[str, Any]) -> Found:
+    by_turn = "turns/zero_spread" in curves and settings.get("rollout.credit") != "game"
+    share = curves.mean("turns/zero_spread" if by_turn else "groups/zero_spread")
+    if share > 0.5:
         won = curves.last("train/win_rate")
         yield Finding(
             "groups without spread",
-            share / 0.7,
+            0.5 + share,
             f"in {share:.0%} of groups all rewards are equal, so they teach nothing",
             "nothing is left to learn: harder secrets"
             if won > 0.9
@@ -286,7 +305,7 @@ def _rate_high(curves: Curves, settings: Mapping[str, Any]) -> Found:
     if beyond:
         yield Finding(
             "the rate is too high",
-            max(beyond.values()),
+            min(max(beyond.values()), 1.0 if curves.progress >= _CLEAR else math.inf),
             "; ".join(beyond),
             f"a third of optim.lr ({_tell_rate(curves, settings)}), or more games a step",
         )
@@ -319,16 +338,19 @@ def _unmoved(curves: Curves, settings: Mapping[str, Any]) -> Found:
 
 def _noise(curves: Curves, _: Mapping[str, Any]) -> Found:
     agreement, guesses = curves.all("update/agreement"), curves.last("update/guesses")
-    if len(agreement) < LEAST_STEPS or not guesses > 0:
+    if not guesses > 0 or curves.steps < 10:
         return
-    error = float(agreement.std(ddof=1)) / math.sqrt(len(agreement))
-    most = float(agreement.mean()) + 2 * error
-    scale = guesses / 2 * (1 / most - 1) if most > 0 else math.inf
-    if scale > guesses:
+    scale = 0.0
+    if len(agreement) >= LEAST_STEPS:
+        error = float(agreement.std(ddof=1)) / math.sqrt(len(agreement))
+        most = float(agreement.mean()) + 2 * error
+        scale = guesses / 2 * (1 / most - 1) if most > 0 else math.inf
+    if scale > _NOISY * guesses or guesses < _FEW_GUESSES:
+        told = f"noise scale at least {scale:.0f}" if scale else "noise scales are thousands"
         yield Finding(
             "a step is smaller than its noise",
-            min(3.0, scale / guesses),
-            f"{guesses:.0f} guesses a step, noise scale at least {scale:.0f}",
+            1.0,  # the last that is told, as steps of other sick runs are noisy, too
+            f"{guesses:.0f} guesses a step, {told}",
             "a larger rollout.groups, or a smaller optim.lr with more steps",
         )
 

@@ -15,7 +15,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from wordle_rl.reports.group import tell_group
-from wordle_rl.reports.pictures import curve_pictures, player_pictures, to_svg
+from wordle_rl.reports.pictures import Picture, curve_pictures, player_pictures, to_svg
 from wordle_rl.reports.run import (
     GUESSES,
     OPTIMUM,
@@ -68,23 +68,28 @@ _MEASURES = {
 
 
 def write_report(
-    folders: Sequence[Path], defaults: Mapping[str, str], out: Path | None = None
+    folders: Sequence[Path],
+    defaults: Mapping[str, str],
+    out: Path | None = None,
+    more: Sequence[Picture] = (),
 ) -> Path:
     """Write the page of one or several runs. Returns its path.
 
     defaults: setting -> its default. out: None for report.html in the run's folder, or for
-    comparison.html beside the first of several.
+    comparison.html beside the first of several. more: pictures behind the curves.
     """
     runs = [read_run(folder) for folder in folders]
     if out is None:
         several = folders[0].resolve().parent / COMPARISON
         out = folders[0] / PAGE if len(runs) == 1 else several
-    page = make_page(runs, defaults)
+    page = make_page(runs, defaults, more)
     write_bytes(out, page.encode("utf-8", "replace"))  # halves of surrogate pairs have no UTF-8
     return out
 
 
-def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> str:
+def make_page(
+    runs: Sequence[Run], defaults: Mapping[str, str], more: Sequence[Picture] = ()
+) -> str:
     """The HTML of a page. Runs of one name are called by their command lines, and a number."""
     runs = _name_apart(runs)
     names = [run.name for run in runs]
@@ -116,7 +121,7 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> str:
         what=what,
         known=bool(solvers),
         standings=standings,
-        curves=curves,
+        curves=[*curves, *more],
         results=_results_table(everyone, optimum=bool(solvers)),
         lineage=of_each([run.lineage for run in runs]),
         validations=_validations_table(columns),

@@ -202,7 +202,7 @@ def summary_table(runs: Sequence[Planted]) -> list[str]:
         ),
         ("failing runs called healthy", is_ill, lambda run: run.said == ["healthy"]),
     ]
-    lines = ["| | hidden half | seen half |", "| --- | --- | --- |"]
+    lines = ["| what | hidden half | seen half |", "| --- | --- | --- |"]
     for name, of, what in rows:
         counted = [[what(run) for run in runs if run.half == half and of(run)] for half in HALVES]
         lines.append(f"| {name} | {' | '.join(share(sum(one), len(one)) for one in counted)} |")

@@ -18,7 +18,7 @@ from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from lightning.fabric.plugins.environments import LightningEnvironment
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint, ModelSummary, ProgressBar
@@ -137,8 +137,13 @@ class _Rows(Logger):
         super().__init__()
         self._training, self._loggers = training, loggers
 
-    name = _OWN_FOLDER
-    version = ""
+    @property
+    def name(self) -> str:
+        return _OWN_FOLDER
+
+    @property
+    def version(self) -> str:
+        return ""
 
     @property
     def save_dir(self) -> str:

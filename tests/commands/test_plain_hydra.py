@@ -17,7 +17,10 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *CONF.glob("
 
 
 def documented() -> set[tuple[str, ...]]:
-    """The settings of every line that trains, except lines with a placeholder such as <run>."""
+    """The settings of every line that trains.
+
+    Left out are lines with a placeholder such as <run>, or with options of one's own.
+    """
     found = set()
     for page in PAGES:
         text = re.sub(r"\\\n#? *", " ", page.read_text(encoding="utf-8"))
@@ -25,8 +28,8 @@ def documented() -> set[tuple[str, ...]]:
             given = [word.rstrip(",.") for word in words if "=" in word and word[0] != "-"]
             blank = any(
                 mark in word
-                for word in given
-                for mark in ("<", "...", "resume=", "sweep=", "vowel")
+                for word in words
+                for mark in ("<", "...", "resume=", "sweep=", "--config-dir", "parts.")
             )
             if not blank and not {"-m", "--help", "|"} & {*words}:
                 found.add(tuple(given))

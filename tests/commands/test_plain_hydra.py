@@ -29,7 +29,7 @@ def documented() -> set[tuple[str, ...]]:
             blank = any(
                 mark in word
                 for word in words
-                for mark in ("<", "...", "resume=", "sweep=", "--config-dir", "parts.")
+                for mark in ("<", "...", "resume=", "sweep=", "--config-dir", "parts.", "vowel")
             )
             if not blank and not {"-m", "--help", "|"} & {*words}:
                 found.add(tuple(given))

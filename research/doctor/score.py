@@ -1,7 +1,7 @@
 """Scores the doctor on runs with a planted cause: python research/doctor/score.py [--pack <folder>]
 
 --pack keeps what plant.py trained: runs.jsonl.xz gets the metrics and settings that the doctor
-reads, of both halves. Without it, docs/DOCTOR.md gets the tables of the kept runs.
+reads, of both halves. What it had before has been seen, and counts as such. Without it, docs/DOCTOR.md gets the tables of the kept runs.
 
 The truth about a run is what was planted, whether it took or not. Whether it took is told by wins
 alone. Training wins (first against last third of the steps, all games counted) and wins of
@@ -127,11 +127,13 @@ def _change(before: tuple[float, float], after: tuple[float, float]) -> float:
 
 
 def pack(root: Path) -> None:
-    """Keep the metrics of the runs in plant.py's folder."""
+    """Keep the metrics of the runs in plant.py's folder, beside those of earlier ones."""
     entries = map(json.loads, (root / "key.jsonl").read_text().splitlines())
     once = {entry["planted"]: entry["run"] for entry in entries}  # two workers may meet at a run
     key = {run: planted for planted, run in once.items()}
-    lines = []
+    with lzma.open(KEPT, "rt", encoding="utf-8") as file:
+        before = [{**json.loads(line), "half": "seen"} for line in file]
+    lines = [json.dumps(run, separators=(",", ":")) for run in before]
     for place in sorted([*(root / "seen").iterdir(), *(root / "hidden").iterdir()]):
         name = key.get(place.name, place.name)
         runs = [path.parent for path in place.glob("*/summary.json")]

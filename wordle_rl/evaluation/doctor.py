@@ -21,8 +21,9 @@ Values = np.ndarray[Any, np.dtype[np.float64]]
 LEAST_STEPS = 6  # with fewer nothing can be told
 _CLEAR = 3.0  # standard errors of a change
 _SILENT = "no known cause: the reward has not risen clearly yet, and nothing else stands out"
+_SAME = 0.3  # of validation: greedy games that a policy which does not move plays again
 _LOSS = 2.0  # of a change of wins: the same secrets are played before and after
-_NOISY = 5.0  # noise scales a step: runs that learn have up to four
+_NOISY = 10.0  # steps in a noise scale: runs that learn have up to four
 _FEW_GUESSES = 50
 _WINS = ("val/win_rate", "train/win_rate")
 
@@ -115,6 +116,12 @@ class Curves:
         return min(known, default=0.0)
 
     @property
+    def never_wins(self) -> bool:
+        """Whether training games are known and none of them was won."""
+        wins = self.all("train/win_rate")
+        return len(wins) > 0 and not wins.any()
+
+    @property
     def rise_of_validation(self) -> float:
         """The last validation's wins minus the first's, in standard errors; 0 with fewer."""
         wins, low, high = (self.all(f"val/win_rate{end}") for end in ("", "_low", "_high"))
@@ -145,13 +152,16 @@ def diagnose(curves: Curves, settings: Mapping[str, Any]) -> list[Finding]:
 
 
 def is_healthy(curves: Curves) -> bool:
-    """Whether the reward or wins rise, and neither falls.
+    """Whether the reward or wins rise, neither falls, and some game is won.
 
-    Greedy validation may gain where the wins of drawn games hardly do.
+    Greedy validation may gain where the wins of drawn games hardly do, and two rises that are not
+    clear by themselves may be clear together.
     """
-    learns = max(curves.progress, curves.rise("train/win_rate")) >= _CLEAR
-    gains = curves.rise_of_validation >= _LOSS
-    return (learns or gains) and min(curves.progress, curves.wins) > -_LOSS
+    validation = curves.rise_of_validation
+    rises = (curves.progress, curves.rise("train/win_rate"))
+    both = (curves.progress + validation) / math.sqrt(2)
+    learns = max(rises) >= _CLEAR or max(validation, both) >= _LOSS
+    return learns and min(curves.progress, curves.wins) > -_LOSS and not curves.never_wins
 
 
 def describe_health(curves: Curves) -> str:
@@ -261,7 +271,7 @@ def _unread(curves: Curves, settings: Mapping[str, Any]) -> Found:
 def _no_spread(curves: Curves, settings: Mapping[str, Any]) -> Found:
     by_turn = "turns/zero_spread" in curves and settings.get("rollout.credit") != "game"
     share = curves.mean("turns/zero_spread" if by_turn else "groups/zero_spread")
-    if share > 0.5:
+    if share > 1 / 3:
         won = curves.last("train/win_rate")
         yield Finding(
             "groups without spread",
@@ -274,12 +284,11 @@ def _no_spread(curves: Curves, settings: Mapping[str, Any]) -> Found:
 
 
 def _no_win(curves: Curves, _: Mapping[str, Any]) -> Found:
-    wins = curves.all("train/win_rate")
-    if len(wins) and not wins.any():
+    if curves.never_wins:
         yield Finding(
             "a start that never wins",
             1.5,
-            f"no win in {len(wins)} steps",
+            f"no win in {curves.steps} steps",
             "imitate first (experiment=imitate), or begin games late (history=upto4)",
         )
 
@@ -296,6 +305,8 @@ def _rate_high(curves: Curves, settings: Mapping[str, Any]) -> Found:
     if curves.progress < -_CLEAR:
         reward = f"{curves.first('reward/mean'):.3g} -> {curves.last('reward/mean'):.3g}"
         seen[f"the reward fell ({reward})"] = -curves.progress / _CLEAR
+    if curves.wins <= -_CLEAR and curves.progress <= 0:
+        seen[_tell_wins(curves)] = -curves.wins / _CLEAR
     if before > 0 and after > 0 and (curves.progress <= 0 or curves.wins < 0):
         seen[f"{name} {before:.2f} -> {after:.2f}, while reward or wins fell or stood still"] = (
             max(before / after, after / before) / 1.5
@@ -327,13 +338,13 @@ def _unmoved(curves: Curves, settings: Mapping[str, Any]) -> Found:
             f"neither surprise nor reward moves at algorithm.beta={beta:g}; 0 to 0.04 is usual",
             "a smaller algorithm.beta",
         )
-        return
-    yield Finding(
-        "the rate is too low",
-        1.0,
-        f"neither surprise nor reward has moved in {curves.steps} steps",
-        f"three times optim.lr ({_tell_rate(curves, settings)})",
-    )
+    elif abs(curves.rise_of_validation) < _SAME:
+        yield Finding(
+            "the rate is too low",
+            1.0,
+            f"neither surprise nor reward has moved in {curves.steps} steps",
+            f"three times optim.lr ({_tell_rate(curves, settings)})",
+        )
 
 
 def _noise(curves: Curves, _: Mapping[str, Any]) -> Found:

@@ -328,7 +328,8 @@ def _unmoved(curves: Curves, settings: Mapping[str, Any]) -> Found:
     if name not in curves or not still or curves.steps < 10:
         return
     before, after = curves.first(name), curves.last(name)
-    if abs(after - before) > 0.05 * abs(before):  # it moves, and the noise of few steps hides it
+    change = abs(after - before) / abs(before) if before else 0.0
+    if change > 0.05:  # it moves, and the noise of few steps hides it
         return
     beta = settings.get("algorithm.beta") or 0.0
     if isinstance(beta, (int, float)) and beta >= 0.2:
@@ -338,7 +339,7 @@ def _unmoved(curves: Curves, settings: Mapping[str, Any]) -> Found:
             f"neither surprise nor reward moves at algorithm.beta={beta:g}; 0 to 0.04 is usual",
             "a smaller algorithm.beta",
         )
-    elif abs(curves.rise_of_validation) < _SAME:
+    elif change < 0.01 or abs(curves.rise_of_validation) < _SAME:
         yield Finding(
             "the rate is too low",
             1.0,

@@ -1,4 +1,8 @@
-"""Recomputes comparisons from raw games without our code: python research/recompute.py sweeps/*/"""
+"""Recomputes comparisons from raw games without our code: python research/recompute.py sweeps/*/
+
+Prints each comparison's difference, interval and corrected p, which are on its study's page, too,
+and fails where they are not.
+"""
 
 import csv
 import json
@@ -7,8 +11,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import t as student
 
-T, TOLD = np.arange(0, 1000, 0.001), ("difference", "low", "high", "p")
+TOLD = ("difference", "low", "high", "p")
 SCORES = {
     "wins": lambda _, said, secret: 100 * (said[-1] == secret),
     "guesses": lambda _, said, secret: len(said) + (said[-1] != secret),
@@ -18,43 +23,48 @@ SCORES = {
 }
 
 
-def read(path, trials, measure, params):  # arm -> {(seed, secret): numbers}
+def read(path, trials, measure, params):  # arm -> {(seed, secret): numbers}, and name -> arm
     with lzma.open(path / "games.csv.xz", "rt") as file:
         games = [(g["round"] + g["trial"], g) for g in csv.DictReader(file)]
-    last, cells = {name: g["step"] for name, g in games}, {}  # steps ascend
+    last, cells, arms = {name: g["step"] for name, g in games}, {}, {}  # steps ascend
     for name, g in games:
         if name in trials and (g["step"] != "0" if "time" in measure else g["step"] == last[name]):
-            cell = cells.setdefault(tuple(map(trials[name].get, params)), {})
+            key = arms[g["arm"]] = tuple(map(trials[name].get, params))
+            cell = cells.setdefault(key, {})
             number = SCORES[measure](trials[name], g["guesses"].split(), g["secret"])
             cell.setdefault((g["seed"], g["secret"]), []).append(number)
-    return cells
+    return cells, arms
 
 
-def compare(one, other):  # chance of a greater |t|, mean difference, its standard error, t's tail
+def compare(one, other):  # chance of a greater |t|, mean difference, its standard error, freedom
     gaps, squares = np.array([np.mean(one[key]) - np.mean(other[key]) for key in one]), []
     for names in ([seed for seed, _ in one], [secret for _, secret in one], [*map(str, one)]):
         group = np.unique(names, return_inverse=True)[1]  # clusters; equal secrets at each seed
         sums, n = np.bincount(group, gaps - gaps.mean()), group.max() + 1
         squares.append((sums**2).sum() / len(gaps) ** 2 * n / (n - 1))
     error = max(*squares[:2], squares[0] + squares[1] - squares[2]) ** 0.5
-    density = (1 + T**2 / (df := len({seed for seed, _ in one}) - 1)) ** (-(df + 1) / 2)
-    tail = 1 - (density.cumsum() - density / 2 - 0.5) / (density.sum() - 0.5)
-    return np.interp(abs(gaps.mean()) / error, T, tail), gaps.mean(), error, tail
+    freedom = len({seed for seed, _ in one}) - 1
+    return 2 * student.sf(abs(gaps.mean()) / error, freedom), gaps.mean(), error, freedom
 
 
 for path in map(Path, sys.argv[1:]):
     study, found, level, p = json.loads((path / "study.json").read_text()), [], 0.0, 0.0
     trials = {f"{t['round']}{t['trial']}": t for t in study["trials"] if t["state"] == "complete"}
     params = {"arm", *study["identity"]["space"]} - {"seed"}
-    cells = read(path, trials, study["analysis"]["measure"], params)
+    cells, names = read(path, trials, study["analysis"]["measure"], params)
     for told in study["effects"]:
         pair = told["name"].removesuffix(", fresh seeds").split(" against ")
         pair = study["analysis"]["comparisons"].get(told["name"], pair)
         arms = [arm if isinstance(arm, dict) else {"arm": arm} for arm in pair]
-        found.append((*compare(*(cells[tuple(map(arm.get, params))] for arm in arms)), told))
+        keys = [names.get(arm.get("arm"), tuple(map(arm.get, params))) for arm in arms]
+        found.append((*compare(*(cells[key] for key in keys)), told))
     found.sort(key=lambda one: one[0])  # Holm's method
-    for rest, (alone, mean, error, tail, told) in zip(range(len(found), 0, -1), found, strict=True):
+    for rest, (alone, mean, error, freedom, told) in zip(
+        range(len(found), 0, -1), found, strict=True
+    ):
         level, p = 0.05 / rest if p < 0.05 else level, max(p, min(1.0, rest * alone))
-        half = error * np.interp(-level, -tail, T)
-        print(study["name"], told["name"], *(ours := (mean, mean - half, mean + half, p)))
+        half = error * student.isf(level / 2, freedom)
+        ours = (mean, mean - half, mean + half, p)
+        shown = "{:+.4f} ({:+.4f} to {:+.4f}), p = {:.4f}".format(*ours)
+        print(f"{study['name']}, {told['name']}: {shown}, as on its page")
         assert np.allclose(ours, [told[key] for key in TOLD], rtol=0, atol=1e-6), told

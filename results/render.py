@@ -134,7 +134,9 @@ def add_gain(name: str, start: str) -> None:
     one, other = rows[name, "wins"], rows[start, "wins"]
     found = compute_gain(one["raw"], other["raw"])
     ends = dict(zip(("value", "low", "high"), (f"{x:.1f}" for x in found), strict=True))
-    append_rows(FOLDER / "recorded.csv", [{**one, "measure": "gain", **ends, "against": start}])
+    row = {**one, "measure": "gain", **ends, "against": start}
+    append_rows(FOLDER / "recorded.csv", [row])
+    print(f"{name} against {start}: {show(row)} points, in results/recorded.csv")
 
 
 if __name__ == "__main__":

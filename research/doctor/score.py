@@ -1,7 +1,8 @@
 """Scores the doctor on runs with a planted cause: python research/doctor/score.py [--pack <folder>]
 
 --pack keeps what plant.py trained: runs.jsonl.xz gets the metrics and settings that the doctor
-reads, of both halves. What it had before has been seen, and counts as such. Without it, docs/DOCTOR.md gets the tables of the kept runs.
+reads, of both halves. What it had before has been seen, and counts as such. Without it,
+docs/DOCTOR.md gets the tables of the kept runs.
 
 The truth about a run is what was planted, whether it took or not. Whether it took is told by wins
 alone. Training wins (first against last third of the steps, all games counted) and wins of

@@ -20,7 +20,7 @@ Values = np.ndarray[Any, np.dtype[np.float64]]
 
 LEAST_STEPS = 6  # with fewer nothing can be told
 _CLEAR = 3.0  # standard errors of a change
-_SILENT = "no known cause: the reward has not risen clearly yet, and nothing else stands out"
+_SILENT = "no known cause, and no clear rise: what counts is the test, which is not read here"
 _SAME = 0.3  # of validation: greedy games that a policy which does not move plays again
 _LOSS = 2.0  # of a change of wins: the same secrets are played before and after
 _NOISY = 10.0  # steps in a noise scale: runs that learn have up to four

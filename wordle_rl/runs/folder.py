@@ -30,6 +30,7 @@ from wordle_rl.runs.paths import EVAL, PACKAGE, ROOT, TRAIN, command, runnable, 
 LATEST = "latest"  # given in place of a run's folder
 OUTPUTS = ROOT / "outputs"
 UNFINISHED = ("running", "interrupted", "failed")  # running: perhaps killed
+_RUNS = ("wordle_rl", "conf", "hydra_plugins", "train.py", "eval.py")  # what makes a run
 _DEBUG = {"debug=true", "debug='true'"}
 _PACKAGES = (  # whose versions a manifest holds, where they are installed
     *("numpy", "torch", "lightning", "transformers", "tokenizers", "peft", "safetensors"),
@@ -237,8 +238,10 @@ def find_run(
         return (whole or found)[-1][0]
     if given.isdecimal():
         if not 1 <= int(given) <= len(runs):
-            there = f"the runs 1 to {len(runs)}" if runs else "no run"
-            raise ConfigError(f"{setting}={given}: {outputs} has {there}")
+            there = f"runs up to number {len(runs)}" if runs else "no run"
+            raise ConfigError(
+                f"{setting}={given}: {outputs} has {there}; a study's trials are named by folder"
+            )
         return runs[int(given) - 1][0]
     names = {run.path.name: str(shorten(run.path)) for run, _ in runs}
     near = difflib.get_close_matches(Path(given).name, [*names, LATEST], 1)
@@ -293,7 +296,7 @@ def describe_environment() -> dict[str, Any]:
 def git_revision(folder: Path) -> dict[str, Any] | None:
     """{"revision", "dirty"} of the repository whose root is folder; None for another folder.
 
-    What was measured, in results/, is no change of it.
+    Only changes of the package, its configs and the two commands count.
     """
 
     def git(*arguments: str) -> str:
@@ -306,10 +309,7 @@ def git_revision(folder: Path) -> dict[str, Any] | None:
         revision, root = git("rev-parse", "HEAD", "--show-toplevel").splitlines()
         if Path(root).resolve() != folder.resolve():
             return None
-        return {
-            "revision": revision,
-            "dirty": bool(git("status", "--porcelain", "--", ".", ":!results")),
-        }
+        return {"revision": revision, "dirty": bool(git("status", "--porcelain", "--", *_RUNS))}
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
 

@@ -60,7 +60,8 @@ def tell_power(plan: StudyPlan) -> None:
     )
     if seeds > 1 and pairs:
         found = tell(spreads[-1], len(pairs))
-        print(f"this study: {seeds} seeds and {len(pairs)} comparisons find {found}")
+        asked = f"{len(pairs)} comparison{'s' if len(pairs) > 1 else ''}"
+        print(f"this study: {seeds} seeds and {asked} find {found}, if its runs vary like those")
 
 
 def _find_earlier(plan: StudyPlan) -> Path | None:

@@ -13,6 +13,7 @@ time. A refused guess ends with !, and an answer without a guess is -.
 import fcntl
 import json
 import lzma
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ import pandas as pd
 from optuna.distributions import CategoricalDistribution, IntDistribution
 
 from wordle_rl.runs.files import StepLog, json_bytes, open_lock, read_json, write_bytes, write_json
-from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.paths import CONFIG_DIR, ROOT, shorten
 from wordle_rl.sweeps.draw import Notes, draw_point, is_poor
 from wordle_rl.sweeps.plan import StudyPlan
 from wordle_rl.sweeps.space import ARM, Params, Space, name_arm
@@ -64,7 +65,7 @@ def begin_record(plan: StudyPlan) -> None:
         record = {
             "name": settings.name,
             "question": settings.question,
-            "command": before.get("command", sys.argv),
+            "command": before.get("command", _read_command()),
             "identity": plan.identity(),
             "analysis": asdict(settings.analysis),
             "effects": before.get("effects", []),  # written with the page
@@ -73,6 +74,13 @@ def begin_record(plan: StudyPlan) -> None:
         # Another order of the same would change a shipped file.
         if json.loads(json_bytes(record)) != before:
             write_json(settings.place / RECORD, record)
+
+
+def _read_command() -> list[str]:
+    """The words that started this study, with the folder of its user's own parts."""
+    script, *words = sys.argv
+    own = os.environ.get(CONFIG_DIR)  # where the commands keep --config-dir
+    return [script, *([f"--config-dir={shorten(Path(own))}"] if own else []), *words]
 
 
 @dataclass(kw_only=True)

@@ -19,7 +19,14 @@ from wordle_rl.runs.progress import Amount, announce, dated
 from wordle_rl.sweeps.draw import build_pruner, build_sampler
 from wordle_rl.sweeps.plan import StudyPlan
 from wordle_rl.sweeps.power import tell_power
-from wordle_rl.sweeps.readme import PAGE, describe_effect, explain_silence, wrap, write_page
+from wordle_rl.sweeps.readme import (
+    PAGE,
+    describe_effect,
+    describe_source,
+    explain_silence,
+    wrap,
+    write_page,
+)
 from wordle_rl.sweeps.record import (
     RECORD,
     Round,
@@ -118,7 +125,10 @@ def _run_round(part: Round) -> int:
         told = [f"trial {trial.number}: {trial.seen}" for trial in trials]
         return "; ".join(told) or "waiting for other workers"
 
-    with announce(tell, lambda: Amount(total - left, total), every=60.0), Interrupts() as signals:
+    def count() -> Amount:
+        return Amount(round(total - left + sum(trial.done for trial in trials), 1), total)
+
+    with announce(tell, count, every=60.0), Interrupts() as signals:
         signals.hold()
         try:
             while _fill(part, trials):
@@ -187,3 +197,5 @@ def print_verdicts(folder: Path) -> None:
         print(f"\n{wrap(describe_effect(effect, study.measure))}")
         if effect.name in before:
             print(wrap(f"As shipped, {describe_effect(before[effect.name], study.measure)}"))
+    if effects:
+        print(f"\n{wrap(describe_source(study, len(effects)))}")

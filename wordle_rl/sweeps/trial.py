@@ -44,6 +44,7 @@ class Trial:
     lock: BinaryIO  # of the folder; until it is closed here and in the run, which inherits it
     is_poor: Callable[[Sequence[float]], bool]  # asked after each validation, with all their wins
     seen: str = field(default="begins", init=False)  # what its run logs, in words
+    done: float = field(default=0.0, init=False)  # share of its steps
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
     _said: int = field(default=0, init=False)  # bytes in output.log before the child
     _left: int = field(default=RETRIES, init=False)
@@ -123,6 +124,7 @@ class Trial:
         self._records += records
         if records:
             steps = read_config(path.parent).get("trainer", {}).get("steps", "?")
+            self.done = records[-1]["step"] / steps if isinstance(steps, int) else 0.0
             wins = [f", validation {100 * value:.1f} %" for value in self._list_wins()[-1:]]
             self.seen = "".join([f"step {records[-1]['step']}/{steps}", *wins])
 

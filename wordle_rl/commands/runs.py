@@ -13,12 +13,12 @@ import typer
 from wordle_rl.runs.config import flatten, read_config
 from wordle_rl.runs.errors import advice
 from wordle_rl.runs.files import FolderError, read_object
-from wordle_rl.runs.folder import RunFolder, find_run, given_name, list_runs
+from wordle_rl.runs.folder import RunFolder, find_run, given_name, label_run, list_runs
 from wordle_rl.runs.instantiate import ConfigError, check_choice
 from wordle_rl.runs.paths import ROOT
 
 _VALIDATED = "val/win_rate"
-_HEADS = ("#", "began", "name", "model", "algorithm", "steps", "wins %", "min", "status")
+_HEADS = ("#", "began", "name", "made of", "algorithm", "steps", "wins %", "min", "status")
 _MEASURES = ("win_rate", "win_rate_low", "win_rate_high", "mean_guesses_with_losses", "games")
 _SAME = ("name", "output_dir", "resume")  # settings that say nothing about a run
 _NOTE = """run=, init_from=, resume= and wordle-rl report take a number.
@@ -102,7 +102,7 @@ def _describe(run: RunFolder, manifest: dict[str, Any]) -> list[str]:
     return [
         f"{datetime.fromisoformat(manifest['started']).astimezone():%Y-%m-%d %H:%M}",
         given_name(run.path.name),
-        config.get("model.name", "-"),
+        label_run(manifest),
         manifest.get("choices", {}).get("algorithm", "-"),
         f"{last['step'] if last else 0}/{planned}",
         wins,

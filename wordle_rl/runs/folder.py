@@ -238,7 +238,7 @@ def find_run(
         return (whole or found)[-1][0]
     if given.isdecimal():
         if not 1 <= int(given) <= len(runs):
-            there = f"runs up to number {len(runs)}" if runs else "no run"
+            there = f"the runs 1 to {len(runs)}" if runs else "no run"
             raise ConfigError(
                 f"{setting}={given}: {outputs} has {there}; a study's trials are named by folder"
             )

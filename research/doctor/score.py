@@ -71,6 +71,9 @@ METRICS = (
     *("update/agreement", "update/guesses", "lr"),
 )
 
+# What plant.py chooses, so that it tells a plant and no illness.
+_PLANNED = ("step", "train/games", "update/guesses", "lr")
+
 
 class Planted(NamedTuple):
     """A run whose truth is known."""
@@ -268,7 +271,7 @@ def _numbers(run: Planted, metric: str) -> dict[str, float]:
 
 def best_threshold(runs: Sequence[Planted]) -> Threshold:
     """The threshold with the most sensitivity less false alarms (Youden's J)."""
-    metrics = [name for name in METRICS if name not in ("step", "train/games", "lr")]
+    metrics = [name for name in METRICS if name not in _PLANNED]
     best, most = None, -math.inf
     for metric in (*metrics, "reward/mean", "reward/std"):
         numbers = [(_numbers(run, metric), is_ill(run)) for run in runs]

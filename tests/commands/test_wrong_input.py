@@ -75,6 +75,7 @@ TRAIN = {
     "words.answers=/no/such/file.txt": "/no/such/file.txt: no such file",
     "model.path=embedded/huge": "embedded/tiny",
     "output_dir=train.py": "train.py",
+    "resume=": "resume must be a run folder, the number of a run, or latest",
     "resume=outputs/none": "outputs/none: no such run folder",
     "resume=conf": "not a run folder (no manifest.json)",
     "init_checkpoint=last": "init_checkpoint needs init_from=",

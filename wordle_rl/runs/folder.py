@@ -225,6 +225,8 @@ def find_run(
     of debug=true only where there is no other. root: where a relative folder starts. outputs: where
     the numbered ones are. Raises FolderError and ConfigError.
     """
+    if not given:
+        raise ConfigError(f"{setting} must be a run folder, the number of a run, or {LATEST}")
     if given != LATEST and (root / given).is_dir():
         return RunFolder.open(root / given)
     runs = list_runs(outputs)

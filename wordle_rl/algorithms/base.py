@@ -187,7 +187,7 @@ class Algorithm(ABC):
 
 
 def token_mean(lengths: Array) -> Array:
-    """Weights [R] that are equal for all trained tokens and add up to 1."""
+    """Weights [R] of each token of a rollout: equal for all trained tokens, which add up to 1."""
     return np.full(len(lengths), 1.0 / max(int(lengths.sum()), 1))
 
 

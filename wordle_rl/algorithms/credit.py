@@ -34,7 +34,7 @@ def deviation(values: Array) -> float:
 
 def game_advantages(outcomes: StepOutcomes, compare: Compare) -> list[Array]:
     """[R] of [K]: the advantage of each rollout's total reward, repeated at each of its turns."""
-    return outcomes.spread(_at_one_turn(outcomes.totals, outcomes.groups, compare))
+    return outcomes.spread(_within_groups(outcomes.totals, outcomes.groups, compare))
 
 
 def turn_advantages(outcomes: StepOutcomes, compare: Compare) -> list[Array]:
@@ -48,13 +48,13 @@ def turn_advantages(outcomes: StepOutcomes, compare: Compare) -> list[Array]:
     for turn in range(max(map(len, advantages), default=0)):
         playing = [i for i, values in enumerate(advantages) if len(values) > turn]
         rewards = np.array([outcomes.returns[i][turn] for i in playing])
-        at_turn = _at_one_turn(rewards, outcomes.groups[playing], compare)
+        at_turn = _within_groups(rewards, outcomes.groups[playing], compare)
         for i, advantage in zip(playing, at_turn, strict=True):
             advantages[i][turn] = advantage
     return advantages
 
 
-def _at_one_turn(rewards: Array, groups: Array, compare: Compare) -> Array:
+def _within_groups(rewards: Array, groups: Array, compare: Compare) -> Array:
     """Advantages [R] of rewards [R], each within its group; 0 for the only one of a group."""
     advantages = np.zeros(len(rewards))
     for group in np.unique(groups):

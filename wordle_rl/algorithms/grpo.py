@@ -10,7 +10,7 @@ from wordle_rl.algorithms.policy_gradient import PolicyGradient
 @dataclass(frozen=True, kw_only=True)
 class Grpo(PolicyGradient):
     """loss = -min(r A, clip(r, 1 - low, 1 + high) A) + beta KL, averaged over the tokens of each
-    sequence, then over sequences; A = (reward - mean) / std, both of the rewards compared.
+    rollout, then over rollouts; A = (reward - mean) / std, both of the rewards compared.
 
     Credit by game is section 4.1.2 of the paper. Credit by turn is neither of its two kinds of
     supervision: its process supervision (4.1.3) scales rewards over all steps of a group.

@@ -109,7 +109,7 @@ class PolicyGradient(Algorithm):
         return group_advantages(rewards, self.scale)
 
     def weights(self, lengths: Array, used: Array, units: Array) -> Array:
-        # Equal for all rollouts and for the tokens of each; they add up to 1.
+        # Each rollout has 1 / R, which its tokens share evenly.
         return 1.0 / (len(lengths) * np.maximum(lengths, 1))
 
     def log_ratio(self, xp: Any, terms: LossInputs) -> Any:

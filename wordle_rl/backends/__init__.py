@@ -1,7 +1,7 @@
 """Runs models: the only folder that imports torch, lightning, transformers, peft or MLX.
 
 torch/ is backend=lightning, mlx/ is backend=mlx. Both have the same files: backend.py trains a run,
-policy.py computes log-probabilities and gradients, optimizers.py steps, engine.py plays and draws
+machine.py computes log-probabilities and gradients, optimizers.py steps, engine.py plays and draws
 tokens, load.py loads. The files beside the two folders serve both.
 """
 

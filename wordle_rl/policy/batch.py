@@ -69,7 +69,7 @@ class Batch:
     lengths: NDArray[np.int64]  # [N] tokens of each; in an update, to its last trained one
     trained: NDArray[np.bool_]  # tokens that are scored
     advantages: FloatArray  # 0 where not trained
-    weights: FloatArray  # share of each token in the step's loss, 0 where not trained
+    weights: FloatArray  # share of each token in the update's loss, 0 where not trained
     sampler_logprobs: FloatArray  # when sampled
     # The trainer's, before the first update of this batch, however long ago it was played.
     old_logprobs: FloatArray | None = None
@@ -94,8 +94,8 @@ class Batch:
 def split_padded(batch: Batch, max_tokens: int) -> list[RowIndex]:
     """Row numbers of each micro-batch, longest rows first, with at most max_tokens padded tokens.
 
-    A longer unit is a micro-batch of its own. Token weights come from the whole step, so the split
-    does not change the summed loss.
+    A longer unit is a micro-batch of its own. Token weights come from the whole minibatch, so the
+    split does not change the summed loss.
     """
     lengths = batch.lengths
     parts: list[list[int]] = []
@@ -227,7 +227,8 @@ def number_prefixes(ids: Ints, ends: Ints) -> Prefixes:
     counts = own.cumsum().reshape(own.shape)
     numbers = np.zeros_like(ids)
     numbers[order] = np.maximum.accumulate(np.where(own, counts - 1, 0), axis=0)
-    # A beginning ends where the next sequence shares no more than the tokens before it.
+    # In this order, what continues beginning b is the run of rows from b up to stops[b]. It ends
+    # where the next sequence shares no more than the tokens before b.
     starts = np.concatenate([[0], own.sum(1).cumsum()])
     later = np.full((len(ids) + 1, ids.shape[1]), starts[-1])
     later[:-1] = np.where(shared <= places, starts[:-1, None], starts[-1])

@@ -54,7 +54,10 @@ class CachedModel(Protocol):
     def draw(
         self, logits: Any, sampling: Sampling, uniforms: NDArray[np.float64]
     ) -> tuple[Ints, NDArray[np.float32]]:
-        """Token ids [n] and their log-probabilities [n] at uniforms [n]. Raises NotFinite."""
+        """Columns [n] of the logits and their log-probabilities [n] at uniforms [n].
+
+        Without options a column is a token's id. Raises NotFinite.
+        """
         ...
 
     def score(self, logits: Any) -> NDArray[np.float32]:
@@ -156,7 +159,7 @@ class CachedEngine:
             hidden, at = self._prefill(begun)
         with self._timers("decode"):
             lengths = np.array([len(begun[i]) for i in at])
-            at = self._answer(answers, hidden, at, lengths, sampling, uniforms)
+            at = self._decode(answers, hidden, at, lengths, sampling, uniforms)
         self._held = [(*given[i], *answers[i].ids[: answers[i].fed]) for i in at]
         return [answer.completion() for answer in answers]
 
@@ -177,7 +180,7 @@ class CachedEngine:
         for i, ids in enumerate(prompts):
             first.setdefault(ids, i)
         distinct = list(first)
-        prefixes = self._find_prefixes(distinct)
+        prefixes = self._share_prefixes(distinct)
         slots = self._assign_slots([slot if shared else None for slot, shared in prefixes])
         order = np.argsort(slots)
         hidden = self._feed(
@@ -191,8 +194,8 @@ class CachedEngine:
             hidden = self._model.pick(hidden, [*range(len(distinct)), *sources])
         return hidden, np.array([first[distinct[i]] for i in order] + repeats)
 
-    def _find_prefixes(self, prompts: list[tuple[int, ...]]) -> list[tuple[int, int]]:
-        """For each prompt the slot with its beginning, and how many of its tokens are there.
+    def _share_prefixes(self, prompts: list[tuple[int, ...]]) -> list[tuple[int, int]]:
+        """For each prompt the slot with its beginning, and how many of its tokens are there now.
 
         Where no held row helps, what all prompts begin with is fed to slot 0.
         """
@@ -237,7 +240,7 @@ class CachedEngine:
             self._model.copy(*zip(*moves, strict=True))
         return chosen
 
-    def _answer(
+    def _decode(
         self,
         answers: list[_Answer],
         hidden: Any,
@@ -246,7 +249,11 @@ class CachedEngine:
         sampling: Sampling,
         uniforms: NDArray[np.float64],
     ) -> Ints:
-        """Draw the answers. lengths: [slots] tokens fed. Returns `at` as it is in the end."""
+        """Draw the answers. Returns `at` as it is in the end.
+
+        at: [slots] the prompt in each slot. lengths: [slots] tokens fed. uniforms: [prompts,
+        max_tokens].
+        """
         live = len(at)  # slots that are computed, the first ones
         shrink = 1.0 if self._model.appends_only else _SHRINK
         while True:

@@ -124,8 +124,8 @@ def planned(
         chance = plain if purpose is None else generator(purpose, seed=seed, number=epoch)
         return chance.permutation(len(secrets))
 
-    turns = (divmod(position, len(secrets)) for position in positions)
-    return [secrets[order(epoch)[index]] for epoch, index in turns]
+    places = (divmod(position, len(secrets)) for position in positions)
+    return [secrets[order(epoch)[index]] for epoch, index in places]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,8 @@ class Draws:
     def uniforms(self, games: Sequence[int], turn: int, tokens: int) -> NDArray[np.float64]:
         """The uniform numbers in [0, 1) of one turn: [games, tokens], one for each token.
 
-        A number does not depend on the other games, or on how many tokens there are.
+        games: their numbers within the actor. turn: answers before this one. A number does not
+        depend on the other games, or on how many tokens there are.
         """
         counter = np.empty((len(games), tokens, 4), np.uint32)
         counter[..., 0] = np.arange(tokens)

@@ -139,6 +139,7 @@ class ModelPlayer:
         self.decoder = build_decoder(self.sampling, self.knowledge)
 
     def __call__(self, games: Mapping[int, Game], turn: int) -> None:
+        """Hear and answer once in each game. turn: answers before this one."""
         for number, game in games.items():
             mine = self.talks.setdefault(number, [])
             talk = hear(self.form, game, mine[-1] if mine else None, self.engine.max_context)
@@ -153,7 +154,7 @@ class ModelPlayer:
         if not games:
             return
         talks = [self.talks[number][-1] for number in games]
-        numbers = self.draws.uniforms(list(games), turn, self.sampling.max_tokens)
+        uniforms = self.draws.uniforms(list(games), turn, self.sampling.max_tokens)
         grammar = None
         if self.decoder is not None:
             states = [game.state for game in games.values()]
@@ -171,7 +172,7 @@ class ModelPlayer:
                 stop_ids=self.form.chat.tokenizer.stop_ids,
             )
         else:
-            drawn = self.engine.complete(asked, self.sampling, numbers, grammar)
+            drawn = self.engine.complete(asked, self.sampling, uniforms, grammar)
         for game, talk, answer in zip(games.values(), talks, drawn, strict=True):
             talk.answer(answer.ids, len(game.turns), answer.logprobs, choices=answer.choices)
             game.context_full |= answer.stop is StopReason.CONTEXT_FULL

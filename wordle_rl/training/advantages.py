@@ -110,7 +110,7 @@ def step_advantages(rollouts: Sequence[Rollout], recipe: Recipe) -> Advantages:
             by_turn=by_turn,
             discount=discount,
             states=[[turn.state for turn in rollout.game.turns] for rollout in rollouts],
-            parts=[parts_of(one, recipe) for one in rollouts if needs.parts],
+            parts=[parts_of(one, recipe) for one in rollouts] if needs.parts else [],
             weights=recipe.rewards.weights,
         )
     )

@@ -249,7 +249,7 @@ class Training:
         return self._state.step
 
     def steps(self) -> Iterator[int]:
-        """The numbers of the steps that are still to be done, from 0. run_step() does each.
+        """The numbers of the steps that are still to be done, from 0. Who asks does each.
 
         The learning rate is set with a number. What a step measured is logged, and a checkpoint
         written where one is due, when the next number is asked for. All processes ask together.

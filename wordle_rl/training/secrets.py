@@ -43,7 +43,11 @@ def spare_secrets(secrets: Sequence[T], positions: range, *, seed: int, step: in
 
 
 def group_secrets(recipe: Recipe, step: int, numbers: range) -> list[str]:
-    """The secrets of a step's groups with these numbers."""
+    """The secrets of a step's groups with these numbers.
+
+    recipe.allowed_share of the groups have one of recipe.allowed_secrets. The last groups have
+    those that are played again.
+    """
     groups, seed, share = recipe.rollout.groups, recipe.seed, recipe.allowed_share
     training, allowed = recipe.secrets, recipe.allowed_secrets
     if numbers.start >= groups:
@@ -99,8 +103,8 @@ def mix_secrets(
 
     def count(position: int) -> int:
         """How many of the positions before this one have an allowed word."""
-        before, all_of_them = share * phase + _ROUNDING, share * (position + phase) + _ROUNDING
-        return math.floor(all_of_them) - math.floor(before)
+        before_all, before_this = share * phase, share * (position + phase)
+        return math.floor(before_this + _ROUNDING) - math.floor(before_all + _ROUNDING)
 
     first, last = count(positions.start), count(positions.stop)
     plain = iter(training(range(positions.start - first, positions.stop - last)))

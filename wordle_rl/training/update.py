@@ -1,10 +1,10 @@
 """Improves the policy on the scored rollouts of a step: epochs, minibatches, optimiser steps.
 
-select_rows leaves out rollouts that teach nothing, adapt decides what depends on all tokens of the
-step, build_batch pads the rest, and weigh_minibatches gives each token its weight in the loss.
-Weights are computed over the whole minibatch, from all processes and with the left-out rollouts, so
-dropping them does not change the gradient. All conversations of a rollout weigh the same, so their
-number does not matter.
+select_rows leaves out rollouts that teach nothing, adapt makes the advantages of tokens and decides
+what depends on all of them, build_batch pads the rest, and weigh_minibatches gives each token its
+weight in the loss. Weights are computed over the whole minibatch, from all processes and with the
+left-out rollouts, so dropping them does not change the gradient. All tokens of a rollout weigh the
+same, in whichever of its conversations they are.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -83,7 +83,9 @@ def select_rows(step: Step, rollouts: Sequence[Rollout], advantages: Advantages)
 def adapt(
     step: Step, rollouts: Sequence[Rollout], advantages: Advantages
 ) -> tuple[Algorithm, dict[int, Array], dict[str, float]]:
-    """Decide what depends on all drawn tokens of a step, whichever process drew them.
+    """Make the advantages of tokens, and decide what depends on all drawn tokens of a step.
+
+    The tokens are those of all processes.
 
     Returns the algorithm whose loss the step learns; for each conversation, by its id(), the
     advantages [T] of its drawn tokens, 0 elsewhere; and metrics. Tokens are in the order of groups,
@@ -211,8 +213,8 @@ def update_in_minibatches(
     for epoch in range(algorithm.epochs):
         for rows, weights in deal(epoch):
             part = take(batch, rows)
-            of_tokens = (part.trained * weights[:, None]).astype(np.float32)
-            seen.append(policy.update(replace(part, weights=of_tokens), algorithm))
+            own = (part.trained * weights[:, None]).astype(np.float32)
+            seen.append(policy.update(replace(part, weights=own), algorithm))
     metrics = {name: float(np.mean([m[name] for m in seen])) for name in seen[0]}
     metrics |= {f"policy/{name}": max(m[f"policy/{name}"] for m in seen) for name in LARGEST}
     if algorithm.imitates is not None:  # nobody sampled its tokens

@@ -35,9 +35,9 @@ def draw_tokens(
     scale = 1.0 / sampling.temperature
     # MPS has no float64.
     exact = torch.float32 if logits.device.type == "mps" else torch.float64
-    numbers = torch.from_numpy(uniforms).to(logits.device, exact)[:, None]
+    exact_uniforms = torch.from_numpy(uniforms).to(logits.device, exact)[:, None]
     rows = max(_BYTES // (logits.element_size() * logits.shape[-1]), 1)
-    parts = zip(logits.split(rows), numbers.split(rows), strict=True)
+    parts = zip(logits.split(rows), exact_uniforms.split(rows), strict=True)
     drawn = [_draw_rows(own, scale, some) for own, some in parts]
     ids, logprobs = (torch.cat(found)[:, 0] for found in zip(*drawn, strict=True))
     return ids.cpu().numpy(), _fetch(logprobs)

@@ -68,6 +68,7 @@ class TorchMachine:
         self.timers, self.scale_fell, self._optim = Timers(), False, optim
         self.trainable = [p for p in model.parameters() if p.requires_grad]
         self.optimizers = build_optimizers(model, optim, precision)
+        # Lightning's module puts its own in their place, so that callbacks see them.
         self.backward: Callable[[torch.Tensor], None] = torch.Tensor.backward
         self.apply_gradients: list[Callable[[], Any]] = [o.step for o in self.optimizers]
         self._is_lora = hasattr(model, "peft_config")

@@ -108,7 +108,10 @@ class TrainingModule(LightningModule):
 
 
 class _Numbers:
-    """Numbers of steps in place of batches."""
+    """Numbers of steps in place of batches.
+
+    Their count keeps Lightning from asking for a number before the last one is learnt.
+    """
 
     def __init__(self, numbers: Iterator[int], count: int) -> None:
         self._numbers, self._count = numbers, count

@@ -58,6 +58,7 @@ class RmsNorm(torch.autograd.Function):
         # Operations on mixed types are several times slower.
         dtype, outer, weight = weight.dtype, grad.float(), weight.float()
         products = outer * exact
+        # Of x: scale (w g - x_hat mean(w g x_hat)).
         along = (products @ weight)[..., None]
         inner = (outer * weight).addcmul_(exact, along, value=-1.0 / grad.shape[-1]).mul_(scale)
         if not ctx.needs_input_grad[1]:

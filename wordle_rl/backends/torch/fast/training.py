@@ -128,7 +128,7 @@ class _Rotate(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        cos, sin = ctx.saved_tensors
+        cos, sin = ctx.saved_tensors  # the gradient turns back, by the negative angle
         out = grads[0].clone()
         part = out[:, : -ctx.kv]
         partner = part.roll(part.shape[-1] // 2, -1)

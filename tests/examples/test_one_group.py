@@ -87,7 +87,7 @@ def test_the_page_says_what_its_table_says():
     assert f"python examples/{FILE.name} --seed 2" in PAGE
 
 
-KL_SECTION = PAGE.split("## KL and beta")[1].split("\n## ")[0]
+KL_SECTION = " ".join(PAGE.split("## KL and beta")[1].split("\n## ")[0].split())
 
 
 def test_the_number_beside_beta_is_that_of_the_table():

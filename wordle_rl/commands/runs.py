@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from contextlib import suppress
 from datetime import datetime
 from importlib.util import find_spec
@@ -20,6 +21,7 @@ from wordle_rl.runs.paths import ROOT
 _VALIDATED = "val/win_rate"
 _HEADS = ("#", "began", "name", "made of", "algorithm", "steps", "wins %", "min", "status")
 _MEASURES = ("win_rate", "win_rate_low", "win_rate_high", "mean_guesses_with_losses", "games")
+_MADE = 36  # characters of what a run is made of
 _SAME = ("name", "output_dir", "resume")  # settings that say nothing about a run
 _NOTE = """run=, init_from=, resume= and wordle-rl report take a number.
 wins: on test secrets before and after; val: on validation secrets, at first and at best."""
@@ -102,7 +104,7 @@ def _describe(run: RunFolder, manifest: dict[str, Any]) -> list[str]:
     return [
         f"{datetime.fromisoformat(manifest['started']).astimezone():%Y-%m-%d %H:%M}",
         given_name(run.path.name),
-        label_run(manifest),
+        textwrap.shorten(label_run(manifest), _MADE, placeholder=" ..."),
         manifest.get("choices", {}).get("algorithm", "-"),
         f"{last['step'] if last else 0}/{planned}",
         wins,

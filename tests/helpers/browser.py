@@ -22,6 +22,7 @@ NEEDS_BROWSER = [
     ),
 ]
 LAYOUT_FAULTS = Path(__file__).with_name("page_faults.js").read_text(encoding="utf-8")
+_PATIENCE = 240_000  # milliseconds for an answer, on a loaded machine
 LOOKS = [(width, scheme) for width in (1280, 400) for scheme in ("light", "dark")]
 
 
@@ -35,6 +36,7 @@ class Tab:
             viewport={"width": width, "height": 900}, color_scheme=scheme
         )
         self.page, self.home = context.new_page(), address
+        self.page.set_default_timeout(_PATIENCE)
         self.complaints: list[str] = []
         self.asked: list[str] = []
         self.page.on("console", self._hear)

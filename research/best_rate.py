@@ -3,8 +3,9 @@
 For each number of games a step: the rate at which a parabola through the wins at three rates has
 its top (in log10 of the rate), with a 95 % interval by drawing seeds anew, and what the noise scale
 says it should be, if the largest step's is right. B games a step allow, of the best rate of any
-step, B / (B + N) by SGD (McCandlish et al. 2018, arXiv 1812.06162) and the square root of that by
-Adam (Li et al. 2024, arXiv 2405.14578). N is measured at 1e-5, where the policy hardly moves.
+step, B / (B + N) by SGD (McCandlish et al. 2018, arXiv 1812.06162). By Adam it is the square root
+of that (its square-root rule: Malladi et al. 2022, arXiv 2205.10287). N is measured at 1e-5, where
+the policy hardly moves.
 """
 
 import json
@@ -17,11 +18,10 @@ import numpy as np
 STUDY = Path(__file__).resolve().parents[1] / "sweeps" / "batch_rate"
 SIZES = (16, 64, 256, 1024)  # games a step
 RATES = ("1e-5", "1e-4", "1e-3")
-_GUESSES = 6.7  # of a game
 
 
-def read_wins() -> dict[str, np.ndarray]:
-    """Arm -> wins in % after the last step, one number a seed."""
+def read_wins() -> tuple[dict[str, np.ndarray], float]:
+    """Arm -> wins in % after the last step, one number a seed; and the start's guesses a game."""
     with lzma.open(STUDY / "games.csv.xz", "rt") as file:
         games = list(DictReader(file))
     last = {game["trial"]: game["step"] for game in games}  # steps ascend
@@ -31,11 +31,13 @@ def read_wins() -> dict[str, np.ndarray]:
             seeds = won.setdefault(game["arm"], {})
             ends = game["guesses"].split()[-1] == game["secret"]
             seeds.setdefault(game["seed"], []).append(ends)
-    return {arm: np.array([100 * np.mean(s[k]) for k in sorted(s)]) for arm, s in won.items()}
+    wins = {arm: np.array([100 * np.mean(s[k]) for k in sorted(s)]) for arm, s in won.items()}
+    guesses = [len(game["guesses"].split()) for game in games if game["arm"] == "start"]
+    return wins, float(np.mean(guesses))
 
 
 def read_scale() -> float:
-    """The noise scale in games, from the arms at 1e-5, each with the weight of its step."""
+    """The noise scale in games: the mean of what two arms at 1e-5 say, in their last quarter."""
     trials = json.loads((STUDY / "study.json").read_text())["trials"]
     found = []
     for size in SIZES[2:]:  # smaller steps agree too little to tell
@@ -52,8 +54,8 @@ def find_top(wins: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    wins, scale, rng = read_wins(), read_scale(), np.random.default_rng(0)
-    print(f"noise scale at 1e-5: {scale:.0f} games, some {scale * _GUESSES:.0f} guesses")
+    (wins, guesses), scale, rng = read_wins(), read_scale(), np.random.default_rng(0)
+    print(f"noise scale at 1e-5: {scale:.0f} games, some {scale * guesses:.0f} guesses")
     tops = {}
     for size in SIZES:
         seeds = np.stack([wins[f"{size} games, {rate}"] for rate in RATES], axis=-1)

@@ -82,7 +82,7 @@ def _round(effects: Any) -> Any:
     return json.loads(json_bytes(effects), parse_float=lambda text: round(float(text), 9))
 
 
-def _read_command(study: Study) -> str:
+def _format_command(study: Study) -> str:
     first, *words = study.about["command"]
     begin = f"python {shlex.quote(first)}" if first.endswith(".py") else first
     return f"{begin} {shlex.join(words)}"
@@ -94,14 +94,16 @@ def describe_source(study: Study, comparisons: int) -> str:
     if comparisons > 1:
         corrected = f"Intervals and p are corrected for all {comparisons} comparisons."
     games = study.trials.games.median()
-    trained = "" if math.isnan(games) else f" Each trial trained on {games:,.0f} games."
-    return f"{corrected}{trained} Secrets are validation words. Command: {_read_command(study)}"
+    trained = "" if math.isnan(games) else f" The median trial trained on {games:,.0f} games."
+    if study.measure.of_games is not None:
+        trained += " Secrets are validation words."
+    return f"{corrected}{trained} Command: {_format_command(study)}"
 
 
 def _begin_page(study: Study) -> str:
     question = wrap(study.about["question"])
     return (
-        f"# {study.name}\n\n{question}\n\n    {_read_command(study)}\n\n{BEGIN}\n"
+        f"# {study.name}\n\n{question}\n\n    {_format_command(study)}\n\n{BEGIN}\n"
         f"{END}\n\n{CONCLUSION}\n\n{UNWRITTEN}\n"
     )
 

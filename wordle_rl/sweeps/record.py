@@ -65,7 +65,7 @@ def begin_record(plan: StudyPlan) -> None:
         record = {
             "name": settings.name,
             "question": settings.question,
-            "command": before.get("command", _read_command()),
+            "command": before.get("command", _typed_command()),
             "identity": plan.identity(),
             "analysis": asdict(settings.analysis),
             "effects": before.get("effects", []),  # written with the page
@@ -76,7 +76,7 @@ def begin_record(plan: StudyPlan) -> None:
             write_json(settings.place / RECORD, record)
 
 
-def _read_command() -> list[str]:
+def _typed_command() -> list[str]:
     """The words that started this study, with the folder of its user's own parts."""
     script, *words = sys.argv
     own = os.environ.get(CONFIG_DIR)  # where the commands keep --config-dir

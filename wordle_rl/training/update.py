@@ -1,10 +1,10 @@
 """Improves the policy on the scored rollouts of a step: epochs, minibatches, optimiser steps.
 
-select_rows leaves out rollouts that teach nothing, adapt makes the advantages of tokens and decides
-what depends on all of them, build_batch pads the rest, and weigh_minibatches gives each token its
-weight in the loss. Weights are computed over the whole minibatch, from all processes and with the
-left-out rollouts, so dropping them does not change the gradient. All tokens of a rollout weigh the
-same, in whichever of its conversations they are.
+select_rows leaves out rollouts that teach nothing. The algorithm adapts to all drawn tokens of the
+step, and may hold back some of them. build_batch pads the rest, and weigh_minibatches gives each
+token its weight in the loss. Weights are computed over the whole minibatch, from all processes and
+with the left-out rollouts, so dropping them does not change the gradient. All tokens of a rollout
+weigh the same, in whichever of its conversations they are.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,7 +50,12 @@ def run_updates(
     selection = select_rows(step, rollouts, advantages)
     if not selection.kept.any():
         return {"update/empty": 1.0}
-    algorithm, of_tokens, held_back = adapt(step, rollouts, advantages)
+    order = in_group_order(rollouts)
+    talks = [talk for _, talk in order]
+    algorithm = step.recipe.algorithm.adapted(drawn_logprobs(talks))
+    of_talks = [_token_advantages(advantages, i, talk) for i, talk in order]
+    held_back = hold_back(step, algorithm, talks, of_talks)
+    of_tokens = {id(talk): values for talk, values in zip(talks, of_talks, strict=True)}
     batch = build_batch(step, rollouts, selection, advantages, of_tokens)
     deal = partial(weigh_minibatches, step, selection)
     metrics = update_in_minibatches(step.policy, algorithm, batch, deal) | held_back
@@ -80,37 +85,37 @@ def select_rows(step: Step, rollouts: Sequence[Rollout], advantages: Advantages)
     return Selection(groups=groups, lengths=lengths, used=used, units=units, kept=kept, own=own)
 
 
-def adapt(
-    step: Step, rollouts: Sequence[Rollout], advantages: Advantages
-) -> tuple[Algorithm, dict[int, Array], dict[str, float]]:
-    """Make the advantages of tokens, and decide what depends on all drawn tokens of a step.
-
-    The tokens are those of all processes.
-
-    Returns the algorithm whose loss the step learns; for each conversation, by its id(), the
-    advantages [T] of its drawn tokens, 0 elsewhere; and metrics. Tokens are in the order of groups,
-    which does not depend on the number of processes.
-    """
+def in_group_order(rollouts: Sequence[Rollout]) -> list[tuple[int, Talk]]:
+    """All conversations with their rollout's index, in one order for any number of processes."""
     order = np.argsort([rollout.group for rollout in rollouts], kind="stable")
-    talks = [(i, talk) for i in order.tolist() for talk in rollouts[i].talks]
-    of_tokens = [_token_advantages(advantages, i, talk) for i, talk in talks]
-    drawn = [np.array(talk.drawn, bool) for _, talk in talks]
-    logprobs = np.concatenate(
-        [np.array(talk.logprobs)[marks] for (_, talk), marks in zip(talks, drawn, strict=True)]
-    )
-    algorithm = step.recipe.algorithm.adapted(logprobs)
+    return [(i, talk) for i in order.tolist() for talk in rollouts[i].talks]
+
+
+def hold_back(
+    step: Step, algorithm: Algorithm, talks: Sequence[Talk], of_talks: Sequence[Array]
+) -> dict[str, float]:
+    """Set to 0 the advantages of tokens from which the algorithm does not learn. Returns metrics.
+
+    talks: conversations of all processes, in_group_order. of_talks: their advantages [T], changed
+    in place.
+    """
+    drawn = [np.array(talk.drawn, bool) for talk in talks]
     learnt = algorithm.learns(
-        logprobs,
-        np.concatenate([values[marks] for values, marks in zip(of_tokens, drawn, strict=True)]),
+        drawn_logprobs(talks),
+        np.concatenate([values[marks] for values, marks in zip(of_talks, drawn, strict=True)]),
         generator(Purpose.HELD_BACK, seed=step.recipe.seed, step=step.number),
     )
-    metrics = {}
-    if learnt is not None:
-        metrics = {"policy/held_back": 1.0 - float(learnt.mean())}
-        ends = np.cumsum([marks.sum() for marks in drawn])
-        for values, marks, part in zip(of_tokens, drawn, np.split(learnt, ends[:-1]), strict=True):
-            values[marks] *= part
-    return algorithm, {id(talk): of_tokens[n] for n, (_, talk) in enumerate(talks)}, metrics
+    if learnt is None:
+        return {}
+    ends = np.cumsum([marks.sum() for marks in drawn])
+    for values, marks, part in zip(of_talks, drawn, np.split(learnt, ends[:-1]), strict=True):
+        values[marks] *= part
+    return {"policy/held_back": 1.0 - float(learnt.mean())}
+
+
+def drawn_logprobs(talks: Sequence[Talk]) -> Array:
+    """[M] natural logs of the probabilities of all drawn tokens, when they were drawn."""
+    return np.concatenate([np.array(talk.logprobs)[np.array(talk.drawn, bool)] for talk in talks])
 
 
 def _token_advantages(advantages: Advantages, i: int, talk: Talk) -> Array:
@@ -133,7 +138,7 @@ def build_batch(
 ) -> Batch:
     """Pad the own conversations to [S, T]. Each minibatch sets its own weights.
 
-    of_tokens: advantages of each conversation, as adapt() returns them.
+    of_tokens: for each conversation, by its id(), the advantages [T] of its tokens.
     """
     own = selection.own
     values: dict[str, Any] = {"advantages": [of_tokens[id(talk)] for _, talk, _ in own]}

@@ -121,26 +121,40 @@ def read_wins(raw: str) -> dict[str, float]:
 
 
 def compute_gain(raw: str, start: str) -> tuple[float, float, float]:
-    """Mean gain in points of wins over the secrets of both, and its 95 % interval."""
+    """Mean gain in points of wins, and its 95 % interval. Raises ValueError for other secrets."""
     after, before = read_wins(raw), read_wins(start)
+    if set(after) != set(before):
+        raise ValueError(f"{raw} and {start} must have the same secrets")
     gains = [100 * (after[secret] - before[secret]) for secret in before]
     mean, half = float(np.mean(gains)), Z95 * (standard_error(gains, [*before]) or math.inf)
     return mean, mean - half, mean + half
 
 
 def add_gain(name: str, start: str) -> None:
-    """Add a row for the gain of one recorded result over another."""
-    rows = find_rows()
-    one, other = rows[name, "wins"], rows[start, "wins"]
-    found = compute_gain(one["raw"], other["raw"])
+    """Add a row for the gain of one recorded result over another, unless it is there already.
+
+    Raises ValueError for results without games, or of other secrets.
+    """
+    rows = [row for row in read_rows(FOLDER) if row["measure"] in ("wins", "gain")]
+    raw = {row["id"]: row for row in rows if row["measure"] == "wins" and row["raw"]}
+    for given in (name, start):
+        if given not in raw:
+            told = ", ".join(sorted(raw))
+            raise ValueError(f"{given} is no result with games; these are: {told}")
+    found = compute_gain(raw[name]["raw"], raw[start]["raw"])
     ends = dict(zip(("value", "low", "high"), (f"{x:.1f}" for x in found), strict=True))
-    row = {**one, "measure": "gain", **ends, "against": start}
-    append_rows(FOLDER / "recorded.csv", [row])
-    print(f"{name} against {start}: {show(row)} points, in results/recorded.csv")
+    row = {**raw[name], "measure": "gain", **ends, "against": start}
+    if not any((r["id"], r["against"]) == (name, start) for r in rows):
+        append_rows(FOLDER / "recorded.csv", [row])
+    print(f"{name} against {start}: {show(row)} points, in results/")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["gain"]:
-        add_gain(*sys.argv[2:])
-    for path, text in render().items():
-        path.write_text(text, encoding="utf-8")
+        try:
+            add_gain(*sys.argv[2:])
+        except (TypeError, ValueError) as error:
+            sys.exit(f"error: {error}")
+    else:
+        for path, text in render().items():
+            path.write_text(text, encoding="utf-8")

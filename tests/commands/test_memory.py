@@ -58,13 +58,16 @@ def settle(*overrides: str, gb: float) -> Any:
 
 
 def test_the_command_prints_a_column_for_each_value(capsys):
-    memory(["model=qwen3b", "rollout.groups=64", "num_generations=2,8"])
+    memory(["model=qwen3b", *LARGE, "num_generations=2,8"])
     out = capsys.readouterr().out
     assert re.search(r"59,867,136 trained numbers, on cuda in bf16", out)
     assert re.search(r"num_generations=2 +num_generations=8", out)
     assert re.search(r"^tokens of a game, of a micro-batch +2,\d+, 4,096 +2,\d+, 4,096$", out, re.M)
     assert re.search(r"^fits at once on +\d+ GB +\d+ GB$", out, re.M)
     assert re.search(r"^fits in parts on +\d+ GB +\d+ GB$", out, re.M)
+    settled = settle("num_generations=8", gb=24)
+    games, tokens = settled.recipe.rollout.games_at_once, settled.backend.micro_batch_tokens
+    assert re.search(rf"^on 24 GB: .* {games}, \d+, {tokens:,}$", out, re.M)
     memory(["model=Qwen/Qwen2.5-1.5B-Instruct", "backend=mlx"])
     out = capsys.readouterr().out
     assert "on mlx in bf16" in out and "GB are free" in out

@@ -63,7 +63,7 @@ def test_what_was_chosen_is_told_recorded_and_kept_by_a_resumed_run(
     assert "bf16: as the test says\n" in capsys.readouterr().out
     recorded = json.loads((folder / "manifest.json").read_text())["computing"]
     reasons = ["bf16: as the test says"]
-    assert recorded == {"precision": "bf16", "threads": 1, "reasons": reasons}
+    assert recorded == {"precision": "bf16", "threads": 1, "reasons": reasons, "gpu": None}
     say(monkeypatch, "fp32")  # as on another machine
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     resume(folder, "trainer.steps=2")

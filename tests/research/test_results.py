@@ -11,6 +11,7 @@ from scipy.stats import binomtest, sem
 
 from results import render
 from tests.helpers.commands import evaluation
+from tests.helpers.played_games import played, summary_of
 from wordle_rl.evaluation import record
 from wordle_rl.runs.paths import ROOT
 
@@ -104,6 +105,10 @@ def test_wins_guesses_and_gains_are_those_of_the_games(row):
     elif row["measure"] == "guesses":
         found = sum(len(game["guesses"]) + (not game["won"]) for game in games) / len(games)
         assert found == pytest.approx(float(row["value"]), abs=0.0051)
+    elif row["measure"] == "non_words":  # or not to be read
+        kinds = [kind for game in games for kind in game["kinds"]]
+        found = 100 * (1 - kinds.count("accepted") / len(kinds))
+        assert found == pytest.approx(float(row["value"]), abs=0.051)
     elif row["measure"] == "gain":
         [start] = {r["raw"] for r in ROWS if r["id"] == row["against"]}
         after, before = (Counter[str]() for _ in range(2))
@@ -144,3 +149,29 @@ def test_eval_records_its_numbers_and_games_once(tmp_path, monkeypatch):
         with pytest.raises(SystemExit):
             evaluation(f"{line} 'record={name}'")()
     assert len(record.read_rows(tmp_path / "results")) == len(rows)
+
+
+def test_an_answer_that_is_no_word_or_not_to_be_read_counts_as_a_non_word(tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "RESULTS", tmp_path)
+    games = [played("crane", ["zzzzz", None, "slate", "crane"]), played("slate", ["slate"])]
+    computing = {"precision": "bf16", "gpu": "NVIDIA H200"}
+    record.record_result("mine", summary_of(games), games, command="", computing=computing)
+    rows = {row["measure"]: row for row in record.read_rows(tmp_path)}
+    assert (rows["non_words"]["value"], rows["readable"]["value"]) == ("40.0", "80.0")
+    assert rows["wins"]["machine"] == "NVIDIA H200, bf16"
+
+
+def test_a_gain_is_added_once_and_of_the_same_secrets_alone(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(record, "RESULTS", tmp_path)
+    monkeypatch.setattr(render, "FOLDER", tmp_path)
+    start = [played("crane", ["slate"] * 6), played("slate", ["slate"]), played("crept", ["crept"])]
+    end = [played(game.secret, [game.secret]) for game in start]
+    for name, games in (("start", start), ("end", end), ("fewer", end[:2])):
+        record.record_result(name, summary_of(games), games, command="", computing={})
+    for _ in range(2):
+        render.add_gain("end", "start")
+    [row] = [row for row in record.read_rows(tmp_path) if row["measure"] == "gain"]
+    assert (row["value"], row["against"]) == ("33.3", "start") and "33.3" in capsys.readouterr().out
+    for name, other in (("end", "fewer"), ("end", "strat")):
+        with pytest.raises(ValueError, match=r"secrets|strat"):
+            render.add_gain(name, other)

@@ -269,10 +269,7 @@ def settle_memory(
         return setup
     allowed = trainer.memory_limit_gb if device_kind == "cpu" else trainer.device_memory_limit_gb
     limit = min(usable(memory, device_kind), float("inf") if allowed is None else allowed * GB)
-    asked = plan_memory(setup, device_kind, precision)
-    if setup.backend.micro_batch_tokens == "auto" and device_kind == "cuda":
-        most = replace(asked, micro_batch_tokens=_FULLEST).find_tokens(limit / 2)
-        asked = replace(asked, micro_batch_tokens=max(most, asked.micro_batch_tokens))
+    asked = widen(plan_memory(setup, device_kind, precision), setup, limit)
     plan = asked.fit(limit)
     if plan is None:
         adapter = "" if model.lora or model.is_adapter else "'model.lora={rank: 16}', "
@@ -291,6 +288,17 @@ def settle_memory(
         print(f"  {describe_free(plan.peak)}")
     sys.stdout.flush()
     return _apply(plan, asked, setup)
+
+
+def widen(plan: Plan, setup: Experiment, limit: float) -> Plan:
+    """The plan with the micro-batches that auto takes where a run may use so many bytes.
+
+    On CUDA they are as large as half of the memory allows.
+    """
+    if setup.backend.micro_batch_tokens != "auto" or plan.device_kind != "cuda":
+        return plan
+    most = replace(plan, micro_batch_tokens=_FULLEST).find_tokens(limit / 2)
+    return replace(plan, micro_batch_tokens=max(most, plan.micro_batch_tokens))
 
 
 def _apply(plan: Plan, asked: Plan, setup: Experiment) -> Experiment:

@@ -5,11 +5,13 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
 from wordle_rl.commands.eval_players import (
+    EvalSettings,
     LoadedPlayer,
     Tournament,
     build_players,
@@ -70,7 +72,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     print(boards_side_by_side(boards, columns(), colour=shows_colours()))
     print(f"\nwritten to {shorten(folder)}\n")
     if settings.record is not None:
-        _record(settings.record, summary, games, overrides)
+        _record(settings, summary, games, overrides)
     print(report_table([summary, *compared], columns()))
     if learnt := learnt_sampling(settings, tournament.sampling):
         print(_note_grammar(f"sampling.grammar={learnt.grammar}", compared=settings.compare))
@@ -80,12 +82,19 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def _record(
-    name: str, summary: Mapping[str, Any], games: Sequence[Game], overrides: Sequence[str]
+    settings: EvalSettings,
+    summary: Mapping[str, Any],
+    games: Sequence[Game],
+    overrides: Sequence[str],
 ) -> None:
-    given = shlex.join(part for part in overrides if not part.startswith("record="))
-    precision = (summary["computing"] or {}).get("precision")
-    command = f"python eval.py {given}"
-    path = record_result(name, summary, games, command=command, precision=precision)
+    """Add a result under settings.record. Its command names the run, which may be `latest` now."""
+    assert settings.record is not None
+    kept = [part for part in overrides if not part.startswith(("record=", "run="))]
+    run = [] if settings.run is None else [f"run={shorten(Path(settings.run))}"]
+    command = f"python eval.py {shlex.join(run + kept)}"
+    path = record_result(
+        settings.record, summary, games, command=command, computing=summary["computing"] or {}
+    )
     print(f"recorded in {shorten(path)}\n")
 
 

@@ -7,6 +7,7 @@ import typer
 from wordle_rl.runs.instantiate import ConfigError
 
 _MOST_COLUMNS = 12
+_GPUS = (16, 24, 48, 80)  # GB of common ones
 
 
 def memory(
@@ -46,7 +47,10 @@ def memory(
         f"weights{' in 4 bit' if setups[0].model.quantize else ''}, {plans[0].trained:,} trained "
         f"numbers, on {place} in {precision}"
     )
-    rows = [_describe(plan) for plan in plans]
+    rows = [
+        _describe(plan) | _describe_gpus(plan, setup)
+        for plan, setup in zip(plans, setups, strict=True)
+    ]
     table = [[name, *(row[name] for row in rows)] for name in rows[0]]
     table = [row for row in table if set(row[1:]) != {"0.00"}]
     print(tabulate(["", *(" ".join(one) or "GB" for one in varied)], table, columns()))
@@ -72,3 +76,21 @@ def _describe(plan: Any) -> dict[str, str]:
         "fits at once on": f"{find_machine(plan, in_parts=False)} GB",
         "fits in parts on": f"{find_machine(plan, in_parts=True)} GB",
     }
+
+
+def _describe_gpus(plan: Any, setup: Any) -> dict[str, str]:
+    """How a run would begin on common GPUs: games at once, and tokens of a micro-batch."""
+    from wordle_rl.backends.memory import GB, usable, widen
+
+    if plan.device_kind != "cuda":
+        return {}
+    told = {}
+    for size in _GPUS:
+        limit = usable(size * GB, plan.device_kind)
+        fitted = widen(plan, setup, limit).fit(limit)
+        begins = "does not fit"
+        if fitted is not None:
+            begins = f"{fitted.games:,}, {fitted.held_out_games:,}, {fitted.micro_batch_tokens:,}"
+            begins += ", layers twice" if fitted.checkpointing else ""
+        told[f"on {size} GB: games, outside training, tokens"] = begins
+    return told

@@ -26,7 +26,12 @@ FIELDS = (
     *("date", "commit", "machine", "command", "note", "raw"),
 )
 Row = dict[str, str]
-_SHARES = {"fits": "consistency", "information": "bits_ratio", "non_words": "non_words"}
+_SHARES = {
+    "fits": "consistency",
+    "information": "bits_ratio",
+    "readable": "format_compliance",
+    "non_words": "without_word",
+}
 _KEPT = ("secret", "won", "guesses", "feedback", "kinds")  # of a game's record
 
 
@@ -63,17 +68,18 @@ def record_result(
     games: Sequence[Game],
     *,
     command: str,
-    precision: str | None,
+    computing: Mapping[str, Any],
 ) -> Path:
     """Add the rows of one player to results/recorded.csv, and its games. Returns that file.
 
-    summary: of these games, by summarise. precision: of a model, such as fp32.
+    summary: of these games, by summarise. computing: how a model computed, see Computing.record.
     """
     raw = RESULTS / "games" / f"{name}.jsonl.xz"
     raw.parent.mkdir(parents=True, exist_ok=True)
     with lzma.open(raw, "wt", encoding="utf-8") as file:
         for record in map(game_record, games):
             file.write(json.dumps({key: record[key] for key in _KEPT}) + "\n")
+    machine = computing.get("gpu") or _processor()
     git = git_revision(ROOT) or {"revision": "", "dirty": False}
     common = {
         "id": name,
@@ -82,7 +88,7 @@ def record_result(
         "games": str(summary["games"]),
         "date": date.today().isoformat(),
         "commit": git["revision"][:8],
-        "machine": ", ".join(filter(None, [_processor(), precision])),
+        "machine": ", ".join(filter(None, [machine, computing.get("precision")])),
         "command": command,
         "note": "changed since that commit" if git["dirty"] else "",
         "raw": f"games/{raw.name}",
@@ -94,6 +100,8 @@ def record_result(
 
 def _measure(summary: Mapping[str, Any]) -> list[Row]:
     """Measure, value and interval of each number that a summary has."""
+    unread = 1.0 - summary["format_compliance"]
+    summary = {**summary, "without_word": unread + summary["non_words"]}
     rows = []
     for measure, key, factor, digits in (
         ("wins", "win_rate", 100, 1),

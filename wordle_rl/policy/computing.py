@@ -14,12 +14,13 @@ class Computing:
     """How a policy computes.
 
     reasons: a sentence on each choice that was made on this machine. threads: None when the backend
-    has no CPU threads to choose.
+    has no CPU threads to choose. gpu: the name of a CUDA device, if it computes.
     """
 
     precision: Precision
     reasons: tuple[str, ...] = ()
     threads: int | None = None
+    gpu: str | None = None
 
     def with_notes(self, notes: Iterable[str]) -> Computing:
         """The same with more sentences for the user."""

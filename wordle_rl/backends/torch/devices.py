@@ -90,7 +90,8 @@ def choose_computing(settings: LightningSettings, device: torch.device) -> Compu
         if threads < most:
             reasons.append(f"threads {threads} of {most}: other programs use the other cores")
     torch.set_num_threads(threads)
-    return Computing(precision=precision, reasons=tuple(reasons), threads=threads)
+    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
+    return Computing(precision=precision, reasons=tuple(reasons), threads=threads, gpu=gpu)
 
 
 def choose_precision(device: torch.device) -> tuple[Precision, str]:

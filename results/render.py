@@ -13,7 +13,6 @@ adds the gain of one result over another on the same secrets, from the games of 
 import csv
 import json
 import lzma
-import math
 import re
 import sys
 import textwrap
@@ -123,10 +122,10 @@ def read_wins(raw: str) -> dict[str, float]:
 def compute_gain(raw: str, start: str) -> tuple[float, float, float]:
     """Mean gain in points of wins, and its 95 % interval. Raises ValueError for other secrets."""
     after, before = read_wins(raw), read_wins(start)
-    if set(after) != set(before):
-        raise ValueError(f"{raw} and {start} must have the same secrets")
+    if set(after) != set(before) or len(after) < 2:
+        raise ValueError(f"{raw} and {start} must have the same secrets, two or more")
     gains = [100 * (after[secret] - before[secret]) for secret in before]
-    mean, half = float(np.mean(gains)), Z95 * (standard_error(gains, [*before]) or math.inf)
+    mean, half = float(np.mean(gains)), Z95 * (standard_error(gains, [*before]) or 0.0)
     return mean, mean - half, mean + half
 
 
@@ -151,9 +150,11 @@ def add_gain(name: str, start: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["gain"]:
+        if len(sys.argv) != 4:
+            sys.exit("usage: python results/render.py gain <result> <the start's result>")
         try:
             add_gain(*sys.argv[2:])
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             sys.exit(f"error: {error}")
     else:
         for path, text in render().items():

@@ -18,6 +18,7 @@ from wordle_rl.backends import sizes
 from wordle_rl.backends.memory import GB, plan_memory, settle_memory
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.commands.memory import memory
+from wordle_rl.runs.config import compose_config
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 
@@ -81,7 +82,9 @@ def test_what_changes_no_game_is_chosen_and_said(capsys):
     chosen = settle("model=Qwen/Qwen2.5-1.5B-Instruct", gb=24)  # as a user begins
     line = re.search(r"chosen so that it fits: (.*)", capsys.readouterr().out)
     assert line
-    same = settle("model=Qwen/Qwen2.5-1.5B-Instruct", *line[1].split(), gb=24)
+    model = "model=Qwen/Qwen2.5-1.5B-Instruct"
+    compose_config("config", [model, *line[1].split()])  # and Hydra takes them as they are printed
+    same = settle(model, *line[1].split(), gb=24)
     assert (same.backend, same.model) == (chosen.backend, chosen.model)
     assert same.recipe.rollout == chosen.recipe.rollout
     assert "chosen" not in capsys.readouterr().out

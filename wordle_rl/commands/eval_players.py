@@ -51,7 +51,7 @@ from wordle_rl.runs.checkpoints import CheckpointStore, step_of
 from wordle_rl.runs.config import compose_config, read_config
 from wordle_rl.runs.folder import RunFolder, find_run
 from wordle_rl.runs.instantiate import MOST, ConfigError, Count, Seed, Within, instantiate
-from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.paths import ROOT, shorten
 from wordle_rl.runs.progress import announce
 from wordle_rl.training.lineage import describe_lineage, stages_of
 from wordle_rl.training.progress import GameCount
@@ -151,6 +151,12 @@ def choose_model(config: dict[str, Any], settings: EvalSettings) -> ModelSetting
                 f"and {store.folder} has no {which}"
             )
         path = str(store.verify(found) / "model")
+        print(f"{shorten(store.folder.parent)} plays with its weights of {found.name}")
+        if which == "best" and step_of(found) == 0:
+            print(
+                "note: no validation was better than the start's, so checkpoint=best is the start; "
+                "checkpoint=last is what the run learnt"
+            )
         model = {**model, "path": path, "revision": MAIN, "shape": {}, "lora": None}
     return instantiate("model", model, ModelSettings, any_base=settings.allow_mismatch)
 

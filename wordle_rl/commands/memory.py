@@ -70,7 +70,7 @@ def _describe(plan: Any) -> dict[str, str]:
         "peak while learning": plan.peak_learning,
     }
     return {
-        "games at once, outside training": f"{plan.games:,}, {plan.held_out_games:,}",
+        "games at once, in validation": f"{plan.games:,}, {plan.held_out_games:,}",
         "tokens of a game, of a micro-batch": f"{plan.longest:,}, {plan.micro_batch_tokens:,}",
         **{name: f"{part / GB:.2f}" for name, part in figures.items()},
         "fits at once on": f"{find_machine(plan, in_parts=False)} GB",
@@ -92,5 +92,5 @@ def _describe_gpus(plan: Any, setup: Any) -> dict[str, str]:
         if fitted is not None:
             begins = f"{fitted.games:,}, {fitted.held_out_games:,}, {fitted.micro_batch_tokens:,}"
             begins += ", layers twice" if fitted.checkpointing else ""
-        told[f"on {size} GB: games, outside training, tokens"] = begins
+        told[f"on {size} GB: games, in validation, tokens"] = begins
     return told

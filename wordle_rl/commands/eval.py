@@ -87,7 +87,7 @@ def _record(
     games: Sequence[Game],
     overrides: Sequence[str],
 ) -> None:
-    """Add a result under settings.record. Its command names the run, which may be `latest` now."""
+    """Add a result under settings.record. Its command names the run's folder, never `latest`."""
     assert settings.record is not None
     kept = [part for part in overrides if not part.startswith(("record=", "run="))]
     run = [] if settings.run is None else [f"run={shorten(Path(settings.run))}"]

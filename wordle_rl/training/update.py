@@ -52,9 +52,10 @@ def run_updates(
         return {"update/empty": 1.0}
     order = in_group_order(rollouts)
     talks = [talk for _, talk in order]
-    algorithm = step.recipe.algorithm.adapted(drawn_logprobs(talks))
+    logprobs = drawn_logprobs(talks)
+    algorithm = step.recipe.algorithm.adapted(logprobs)
     of_talks = [_token_advantages(advantages, i, talk) for i, talk in order]
-    held_back = hold_back(step, algorithm, talks, of_talks)
+    held_back = hold_back(step, algorithm, talks, logprobs, of_talks)
     of_tokens = {id(talk): values for talk, values in zip(talks, of_talks, strict=True)}
     batch = build_batch(step, rollouts, selection, advantages, of_tokens)
     deal = partial(weigh_minibatches, step, selection)
@@ -92,16 +93,20 @@ def in_group_order(rollouts: Sequence[Rollout]) -> list[tuple[int, Talk]]:
 
 
 def hold_back(
-    step: Step, algorithm: Algorithm, talks: Sequence[Talk], of_talks: Sequence[Array]
+    step: Step,
+    algorithm: Algorithm,
+    talks: Sequence[Talk],
+    logprobs: Array,
+    of_talks: Sequence[Array],
 ) -> dict[str, float]:
     """Set to 0 the advantages of tokens from which the algorithm does not learn. Returns metrics.
 
-    talks: conversations of all processes, in_group_order. of_talks: their advantages [T], changed
-    in place.
+    talks: conversations of all processes, in_group_order. logprobs: their drawn_logprobs. of_talks:
+    their advantages [T], changed in place.
     """
     drawn = [np.array(talk.drawn, bool) for talk in talks]
     learnt = algorithm.learns(
-        drawn_logprobs(talks),
+        logprobs,
         np.concatenate([values[marks] for values, marks in zip(of_talks, drawn, strict=True)]),
         generator(Purpose.HELD_BACK, seed=step.recipe.seed, step=step.number),
     )

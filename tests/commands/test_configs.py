@@ -177,7 +177,7 @@ def test_the_line_of_choices_names_what_the_model_brought_and_what_the_user_chos
     reinforce = {"model": "smollm2", "experiment": "reinforce"}
     brought = describe_choices({"choices": reinforce, "typed": ["experiment=reinforce"]})
     assert "experiment=reinforce brings" in brought and "???" not in brought
-    assert "model=micro brings 7 settings; " in line("micro", "model=micro", "optim.lr=0.1")
+    assert "model=micro brings 8 settings; " in line("micro", "model=micro", "optim.lr=0.1")
     assert "num_generations=12" in line("mini", "num_generations='12'")
     begun = line("mini", "init_from=latest", "reward=phase2", init_from={"run": "outputs/one"})
     assert begun == "choices: the settings of outputs/one; you chose reward=phase2"

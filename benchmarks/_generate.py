@@ -41,8 +41,8 @@ class GenerateSettings:
 
     def __str__(self) -> str:
         cache = "cache kept" if self.keeps_cache else "fresh call per turn"
-        squeezed = ", squeezed" if self.squeezed else ""
-        return f"{cache}, {self.attention}{squeezed}, {self.precision}"
+        note = ", squeezed" if self.squeezed else ""
+        return f"{cache}, {self.attention}{note}, {self.precision}"
 
 
 FRESH = [GenerateSettings(keeps_cache=False, attention=a) for a in ("sdpa", "eager")]
@@ -124,7 +124,7 @@ class CachedPlayer(FreshPlayer):
         self, model: Any, scene: Scene, settings: GenerateSettings, sampling: Sampling
     ) -> None:
         super().__init__(model, scene, settings, sampling)
-        self._held = GameCache(DynamicCache(config=model.config))
+        self._store = GameCache(DynamicCache(config=model.config))
 
     @torch.inference_mode()
     def _begin(self, games: list[Game]) -> None:
@@ -133,33 +133,33 @@ class CachedPlayer(FreshPlayer):
         opening = openings[0]
         if any(other != opening for other in openings):
             raise ValueError("all games must have the same opening")
-        cache, ids = self._held.cache, torch.tensor([opening[:-1]])
+        cache, ids = self._store.cache, torch.tensor([opening[:-1]])
         # generate needs at least one new token, so it gets the last one of the opening.
         self._model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
         cache.batch_repeat_interleave(len(games))
-        self._held.mask = torch.ones(len(games), len(opening) - 1, dtype=torch.long)
-        self._held.games = list(range(len(games)))
-        self._fed = dict.fromkeys(self._held.games, len(opening) - 1)
+        self._store.mask = torch.ones(len(games), len(opening) - 1, dtype=torch.long)
+        self._store.games = list(range(len(games)))
+        self._positions = dict.fromkeys(self._store.games, len(opening) - 1)
 
     @torch.inference_mode()
     def _answer(self, numbers: list[int]) -> list[list[int]]:
-        self._held.keep(numbers, squeezed=self._settings.squeezed)
+        self._store.keep(numbers, squeezed=self._settings.squeezed)
         talks = [self.talks[number] for number in numbers]
-        unfed = [talk.ids[self._fed[n] :] for n, talk in zip(numbers, talks, strict=True)]
-        ids, mask = self._padded(unfed)
-        mask = torch.cat([self._held.mask, mask], dim=1)
+        tails = [talk.ids[self._positions[n] :] for n, talk in zip(numbers, talks, strict=True)]
+        ids, mask = self._padded(tails)
+        mask = torch.cat([self._store.mask, mask], dim=1)
         drawn = self._model.generate(
-            ids, attention_mask=mask, past_key_values=self._held.cache,
+            ids, attention_mask=mask, past_key_values=self._store.cache,
             generation_config=self._config,
         )[:, ids.shape[1] :].tolist()  # fmt: skip
         # All columns but the last went through the model. What follows a row's end is padding.
-        fed, lengths = len(drawn[0]) - 1, []
+        width, lengths = len(drawn[0]) - 1, []
         for number, talk, row in zip(numbers, talks, drawn, strict=True):
             end = next((i + 1 for i, token in enumerate(row) if token in self._stops), len(row))
             lengths.append(end)
-            self._fed[number] = len(talk.ids) + min(end, fed)
-        marks = torch.arange(fed) < torch.tensor(lengths)[:, None]
-        self._held.mask = torch.cat([mask, marks.long()], dim=1)
+            self._positions[number] = len(talk.ids) + min(end, width)
+        marks = torch.arange(width) < torch.tensor(lengths)[:, None]
+        self._store.mask = torch.cat([mask, marks.long()], dim=1)
         return drawn
 
 
@@ -209,10 +209,10 @@ def fastest_generate(scene: Scene, choices: list[GenerateSettings]) -> GenerateS
     """The fastest settings. The precision is chosen with the first ones and fewer games."""
     models = {precision: copy_to_play(scene.network, precision) for precision in DTYPES}
 
-    def tried(scene: Scene, choices: list[GenerateSettings]) -> GenerateSettings:
+    def pick(scene: Scene, choices: list[GenerateSettings]) -> GenerateSettings:
         play_with = partial(generate_games, sampling=scene.recipe.sampling)
         return fastest({c: partial(play_with, models[c.precision], scene, c) for c in choices})
 
-    both = [replace(choices[0], precision=precision) for precision in DTYPES]
-    precision = tried(scene.smaller, both).precision
-    return tried(scene, [replace(choice, precision=precision) for choice in choices])
+    candidates = [replace(choices[0], precision=precision) for precision in DTYPES]
+    precision = pick(scene.smaller, candidates).precision
+    return pick(scene, [replace(choice, precision=precision) for choice in choices])

@@ -46,21 +46,21 @@ def options(description: str | None, *, tries: bool = False) -> argparse.Namespa
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    sizes = ", ".join(f"{name} {most}" for name, (_, most) in MODELS.items())
+    sizes = ", ".join(f"{name} {games}" for name, (_, games) in MODELS.items())
     parser.add_argument("--model", choices=sorted(MODELS), default="tiny")
     parser.add_argument("--games", type=int, help=f"a multiple of {GROUP} (default: {sizes})")
     parser.add_argument("--repeats", type=int, default=5, help="timed runs of each contestant")
     parser.add_argument("--smoke", action="store_true", help="smallest size: does it still work?")
     if tries:
         parser.add_argument("--untried", action="store_true", help="try no settings, take bf16")
-    given = parser.parse_args()
-    if given.games is None:
-        given.games = SMOKE_GAMES if given.smoke else MODELS[given.model][1]
-    if given.smoke:
-        given.repeats = 1
-    if given.games < 2 * GROUP or given.games % GROUP:
+    args = parser.parse_args()
+    if args.games is None:
+        args.games = SMOKE_GAMES if args.smoke else MODELS[args.model][1]
+    if args.smoke:
+        args.repeats = 1
+    if args.games < 2 * GROUP or args.games % GROUP:
         parser.error(f"--games must be a multiple of {GROUP}, at least {2 * GROUP}")
-    return given
+    return args
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,10 +91,10 @@ class Scene:
     def secrets(self, step: int) -> list[str]:
         """The secret of each game, group by group."""
         groups = self.games // GROUP
-        chosen = planned(
+        secrets = planned(
             self.recipe.secrets, self.recipe.seed, range(step * groups, (step + 1) * groups)
         )
-        return [secret for secret in chosen for _ in range(GROUP)]
+        return [secret for secret in secrets for _ in range(GROUP)]
 
     def policy(self, network: Any, precision: Any, optim: Optim | None = None) -> Policy:
         """Our policy, as training builds it: under LoRA the base has the given precision."""
@@ -118,15 +118,15 @@ class Scene:
         return Step(policy=policy, form=self.form, recipe=self.recipe, number=number)
 
 
-def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
+def load_scene(args: argparse.Namespace, *overrides: str) -> Scene:
     """The scene for these options. overrides: further settings of a training config."""
     groups = [
         "experiment=none",
-        f"rollout.groups={given.games // GROUP}",
+        f"rollout.groups={args.games // GROUP}",
         f"rollout.num_generations={GROUP}",
     ]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        config = compose("config", [*MODELS[given.model][0], *groups, *overrides])
+        config = compose("config", [*MODELS[args.model][0], *groups, *overrides])
     setup = build_experiment(resolve(config))
     assert isinstance(setup.backend, LightningSettings)
     # Each side's precision is chosen by timing its games.
@@ -136,7 +136,7 @@ def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
     network, tokenizer = load_model(setup.model, precision="fp32", device="cpu")
     network.eval()
     player = copy.copy(tokenizer)
-    if given.model not in PLAYS:  # no token ends an answer: nonsense is equal work everywhere
+    if args.model not in PLAYS:  # no token ends an answer: nonsense is equal work everywhere
         network.generation_config.eos_token_id = None  # generate would end answers by it
         player.stop_ids = frozenset()
     _move_adapter(network)
@@ -148,7 +148,7 @@ def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
         recipe=setup.recipe,
         micro_batch_tokens=setup.backend.tokens_asked,
         max_context=setup.model.max_context,
-        games=given.games,
+        games=args.games,
     )
 
 
@@ -182,22 +182,22 @@ def copy_to_play(network: Any, precision: Precision) -> Any:
 
     Rotary frequencies stay exact, as in our engine.
     """
-    copied = copy.deepcopy(network)
-    if hasattr(copied, "peft_config"):
-        copied = copied.merge_and_unload()
-    for parameter in copied.parameters():
+    clone = copy.deepcopy(network)
+    if hasattr(clone, "peft_config"):
+        clone = clone.merge_and_unload()
+    for parameter in clone.parameters():
         parameter.data = parameter.data.to(DTYPES[precision])
         parameter.requires_grad_(False)
-    return copied
+    return clone
 
 
 @torch.no_grad()
 def copy_weights(network: Any, player: Any) -> None:
     """Copy a model's weights into the copy that copy_to_play made of it."""
-    adapted = adapted_layers(network)
-    for name, layer in adapted.items():
+    layers = adapted_layers(network)
+    for name, layer in layers.items():
         total = layer.get_base_layer().weight + layer.get_delta_weight("default")
         player.get_submodule(name).weight.copy_(total)
-    if not adapted:
-        for copied, trained in zip(player.parameters(), network.parameters(), strict=True):
-            copied.copy_(trained)
+    if not layers:
+        for target, source in zip(player.parameters(), network.parameters(), strict=True):
+            target.copy_(source)

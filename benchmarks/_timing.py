@@ -19,24 +19,24 @@ def alternate(runs: Mapping[str, Callable[[int], object]], repeats: int) -> dict
 
     Every other repeat goes backwards, so a machine that slows down slows all runs alike.
     """
-    taken: dict[str, list[float]] = {name: [] for name in runs}
+    times: dict[str, list[float]] = {name: [] for name in runs}
     for repeat in range(repeats):
         for name in list(runs)[:: -1 if repeat % 2 else 1]:
-            taken[name].append(seconds(runs[name], repeat))
-    return taken
+            times[name].append(seconds(runs[name], repeat))
+    return times
 
 
 def fastest(runs: Mapping[Any, Callable[[int], object]]) -> Any:
     """The run that takes the fewest seconds. Each is tried twice, to warm up."""
-    tried = {name: min(seconds(run, 0), seconds(run, 1)) for name, run in runs.items()}
-    for name, spent in tried.items():
-        print(f"  tried {name}: {spent:.2f} s", flush=True)
-    return min(tried, key=lambda name: tried[name])
+    times = {name: min(seconds(run, 0), seconds(run, 1)) for name, run in runs.items()}
+    for name, duration in times.items():
+        print(f"  tried {name}: {duration:.2f} s", flush=True)
+    return min(times, key=lambda name: times[name])
 
 
-def rates(games: int, taken: Sequence[float]) -> str:
+def rates(games: int, times: Sequence[float]) -> str:
     """Games per second over the repeats."""
-    return spread([games / t for t in taken], 1)
+    return spread([games / t for t in times], 1)
 
 
 def speedup(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
@@ -44,7 +44,7 @@ def speedup(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
     return [b / a for a, b in zip(ours, theirs, strict=True)]
 
 
-def spread(each: Sequence[float], digits: int = 2) -> str:
+def spread(values: Sequence[float], digits: int = 2) -> str:
     """Median, least and most."""
-    middle, least, most = statistics.median(each), min(each), max(each)
+    middle, least, most = statistics.median(values), min(values), max(values)
     return f"{middle:.{digits}f} ({least:.{digits}f} to {most:.{digits}f})"

@@ -85,8 +85,8 @@ class Recorder(TrainerCallback):
 
     def on_pre_optimizer_step(self, *_: Any, model: Any, **__: Any) -> None:
         if self._gradients:
-            named = model.named_parameters()
-            self.gradient = {n: p.grad.clone() for n, p in named if p.grad is not None}
+            parameters = model.named_parameters()
+            self.gradient = {n: p.grad.clone() for n, p in parameters if p.grad is not None}
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
         self.seconds.append(time.perf_counter() - self._begin)
@@ -165,12 +165,12 @@ class TrlGames:
         )  # fmt: skip
 
     def _reward(self, *, game: list[Game], **_: Any) -> list[float]:
-        return [self._scene.recipe.rewards.reward(played).total for played in game]
+        return [self._scene.recipe.rewards.reward(item).total for item in game]
 
     def _rollout(self, _: list[Any], trainer: Any) -> dict[str, Any]:
-        played = self._given or self._play(trainer)
-        self.tokens.append(sum(sum(talk.trained) for talk in played.talks))
-        return played.for_trl()
+        rollout = self._given or self._play(trainer)
+        self.tokens.append(sum(sum(talk.trained) for talk in rollout.talks))
+        return rollout.for_trl()
 
     def _play(self, trainer: Any) -> Played:
         scene, sampling = self._scene, self._scene.recipe.sampling

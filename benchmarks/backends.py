@@ -50,8 +50,8 @@ SMOKE = ("model=micro", "rollout.groups=2", "num_generations=2", "backend.precis
 class Trainer:
     """One backend with its policy, which takes one step per call."""
 
-    def __init__(self, given: Sequence[str]) -> None:
-        config = compose_config("config", given)
+    def __init__(self, settings: Sequence[str]) -> None:
+        config = compose_config("config", settings)
         setup = build_experiment(resolve(config))
         recipe = setup.recipe
         self.policy: Any = load_backend(setup.backend).build_policy(
@@ -88,20 +88,20 @@ def main() -> None:
     parser.add_argument("settings", nargs="*", metavar="key=value", help="of train.py")
     parser.add_argument("--repeats", type=int, default=5, help="timed steps of each backend")
     parser.add_argument("--smoke", action="store_true", help="smallest size: does it still work?")
-    given = parser.parse_intermixed_args()
-    repeats, size = (1, SMOKE) if given.smoke else (given.repeats, SIZE)
-    trainers = {name: Trainer([*own, *size, *given.settings]) for name, own in BACKENDS.items()}
+    args = parser.parse_intermixed_args()
+    repeats, size = (1, SMOKE) if args.smoke else (args.repeats, SIZE)
+    trainers = {name: Trainer([*base, *size, *args.settings]) for name, base in BACKENDS.items()}
     for trainer in trainers.values():
         trainer(repeats)  # warms up
         trainer.tokens.clear()
         trainer.wins.clear()
-    taken = alternate(trainers, repeats)
-    print(f"{describe_devices()}; {' '.join([*size, *given.settings])}")
+    times = alternate(trainers, repeats)
+    print(f"{describe_devices()}; {' '.join([*size, *args.settings])}")
     for name, trainer in trainers.items():
         tokens, wins = statistics.mean(trainer.tokens), statistics.mean(trainer.wins)
         work = f"{tokens:.0f} tokens and {wins:.1f} wins in a step"
-        print(f"{name}: {spread(taken[name], 3)} s a step, {work}")
-    print(f"mlx over torch: {spread(speedup(taken['mlx'], taken['torch']))}")
+        print(f"{name}: {spread(times[name], 3)} s a step, {work}")
+    print(f"mlx over torch: {spread(speedup(times['mlx'], times['torch']))}")
 
 
 if __name__ == "__main__":

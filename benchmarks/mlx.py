@@ -81,23 +81,23 @@ def made_prompts(count: int) -> list[list[int]]:
 class Ours:
     """Our policy, which takes one step per call."""
 
-    def __init__(self, beta: float, given: argparse.Namespace) -> None:
+    def __init__(self, beta: float, args: argparse.Namespace) -> None:
         self.policy = Policy(MlxMachine(loaded(), optim=Optim(lr=0.0)), max_context=512)
         self.policy.tokenizer._stop_ids = frozenset()
         self.policy.keep_reference()
         self.algorithm = Grpo(beta=beta)
-        self.given = given
+        self.args = args
 
     def __call__(self, step: int) -> None:
-        policy, given = self.policy, self.given
-        rows = [prompt for prompt in made_prompts(given.prompts) for _ in range(given.answers)]
-        numbers = Draws(seed=0, step=step).uniforms(np.arange(len(rows)), 0, given.tokens)
-        drawn = policy.engine().complete(rows, Sampling(max_tokens=given.tokens), numbers)
-        rewards = np.array([reward(c.ids) for c in drawn]).reshape(given.prompts, -1)
+        policy, args = self.policy, self.args
+        rows = [prompt for prompt in made_prompts(args.prompts) for _ in range(args.answers)]
+        numbers = Draws(seed=0, step=step).uniforms(np.arange(len(rows)), 0, args.tokens)
+        completions = policy.engine().complete(rows, Sampling(max_tokens=args.tokens), numbers)
+        rewards = np.array([reward(c.ids) for c in completions]).reshape(args.prompts, -1)
         advantages = self.algorithm.compare(rewards).ravel()
-        weight = 1.0 / (len(rows) * given.tokens)
+        weight = 1.0 / (len(rows) * args.tokens)
         talks, values = [], {"advantages": [], "weights": []}
-        for prompt, completion, advantage in zip(rows, drawn, advantages, strict=True):
+        for prompt, completion, advantage in zip(rows, completions, advantages, strict=True):
             talk = Talk()
             talk.hear(list(prompt), 0)
             talk.answer(completion.ids, 0, completion.logprobs)
@@ -125,13 +125,13 @@ class Endless:
         return " ".join(map(str, ids))
 
 
-def theirs(given: argparse.Namespace, settings: dict[str, Any]) -> float:
+def theirs(args: argparse.Namespace, settings: dict[str, Any]) -> float:
     """Seconds of a step of theirs, after one for warming up."""
     from mlx_lm_lora.trainer.grpo_trainer import GRPOTrainingArgs, train_grpo
 
     ours, ends = loaded(), []
     # They take batch_size prompts at a time, so a whole step is several of their iterations.
-    share = given.prompts // settings.get("batch_size", 4)
+    share = args.prompts // settings.get("batch_size", 4)
 
     def score(completions: list[str], **_: Any) -> list[float]:
         ends.append(time.perf_counter())
@@ -140,12 +140,12 @@ def theirs(given: argparse.Namespace, settings: dict[str, Any]) -> float:
     with tempfile.TemporaryDirectory() as folder:
         arguments = GRPOTrainingArgs(
             iters=2 + share, steps_per_report=10**6, steps_per_save=10**6,
-            group_size=given.answers, max_completion_length=given.tokens,
+            group_size=args.answers, max_completion_length=args.tokens,
             adapter_file=f"{folder}/adapters.safetensors", **settings,
         )  # fmt: skip
-        dataset = [(prompt, [0], "", "") for prompt in made_prompts(given.prompts)]
-        nowhere = io.StringIO()
-        with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        dataset = [(prompt, [0], "", "") for prompt in made_prompts(args.prompts)]
+        sink = io.StringIO()
+        with contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
             train_grpo(
                 model=ours.model, ref_model=loaded().model if settings.get("beta", 0.1) else None,
                 tokenizer=Endless(ours.tokenizer.inner), train_dataset=dataset,
@@ -155,18 +155,18 @@ def theirs(given: argparse.Namespace, settings: dict[str, Any]) -> float:
     return ends[1 + share] - ends[1]  # from a reward to the same place one step later
 
 
-def best(given: argparse.Namespace) -> dict[str, Any]:
+def best(args: argparse.Namespace) -> dict[str, Any]:
     """The fastest of their settings besides the defaults."""
-    tried = {
+    choices = {
         "no KL": {"beta": 0.0},
-        "no KL, all at once": {"beta": 0.0, "batch_size": given.prompts},
+        "no KL, all at once": {"beta": 0.0, "batch_size": args.prompts},
         "no KL, no top-k, no top-p": {"beta": 0.0, "top_p": 1.0, "top_k": 0},
     }
-    spent = {name: min(theirs(given, tried[name]) for _ in range(2)) for name in tried}
-    for name, seconds in spent.items():
+    times = {name: min(theirs(args, choices[name]) for _ in range(2)) for name in choices}
+    for name, seconds in times.items():
         print(f"  tried mlx-lm-lora, {name}: {seconds:.3f} s")
-    name = min(spent, key=lambda name: spent[name])
-    return {f"mlx-lm-lora, {name}": tried[name]}
+    name = min(times, key=lambda name: times[name])
+    return {f"mlx-lm-lora, {name}": choices[name]}
 
 
 def main() -> None:
@@ -175,30 +175,30 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=5, help="timed steps of each contestant")
     parser.add_argument("--smoke", action="store_true", help="smallest size: does it still work?")
-    given = parser.parse_args()
-    given.prompts, given.answers, given.tokens = (4, 2, 4) if given.smoke else (8, 4, 32)
-    given.repeats = 1 if given.smoke else given.repeats
-    runs: dict[str, Any] = {name: Ours(beta, given) for name, beta in OURS.items()}
+    args = parser.parse_args()
+    args.prompts, args.answers, args.tokens = (4, 2, 4) if args.smoke else (8, 4, 32)
+    args.repeats = 1 if args.smoke else args.repeats
+    runs: dict[str, Any] = {name: Ours(beta, args) for name, beta in OURS.items()}
     for run in runs.values():
-        run(given.repeats)  # warms up
+        run(args.repeats)  # warms up
     others: dict[str, Any] = {}
     if importlib.util.find_spec("mlx_lm_lora") is not None:
-        others = {DEFAULTS: {}, **best(given)}
-    elif not given.smoke:
+        others = {DEFAULTS: {}, **best(args)}
+    elif not args.smoke:
         raise SystemExit("error: install mlx-lm-lora first, see --help")
-    measured: dict[str, list[float]] = {name: [] for name in others}
+    records: dict[str, list[float]] = {name: [] for name in others}
 
-    def timed(name: str, _: int) -> None:
-        measured[name].append(theirs(given, others[name]))  # without what a run of theirs prepares
+    def measure(name: str, _: int) -> None:
+        records[name].append(theirs(args, others[name]))  # without what a run of theirs prepares
 
-    taken = alternate({**runs, **{name: partial(timed, name) for name in others}}, given.repeats)
-    taken |= measured
-    print(f"{given.prompts} prompts, each with {given.answers} answers of {given.tokens} tokens")
-    for name, spent in taken.items():
-        print(f"{name}: {spread(spent, 3)} s a step")
+    times = alternate({**runs, **{name: partial(measure, name) for name in others}}, args.repeats)
+    times |= records
+    print(f"{args.prompts} prompts, each with {args.answers} answers of {args.tokens} tokens")
+    for name, values in times.items():
+        print(f"{name}: {spread(values, 3)} s a step")
     for name in runs:
         for other in others:
-            print(f"{name} over {other}: {spread(speedup(taken[name], taken[other]))}")
+            print(f"{name} over {other}: {spread(speedup(times[name], times[other]))}")
 
 
 if __name__ == "__main__":

@@ -53,15 +53,15 @@ def losses(vocabulary: int, states: int) -> dict[str, Callable[[int], object]]:
     )
     hidden = torch.randn(states, HIDDEN, requires_grad=True)
     ids = np.random.default_rng(0).integers(0, vocabulary, states)
-    wanted = Wanted(place=np.arange(states), ids=ids, shares=np.ones(states, np.float32))
+    targets = Wanted(place=np.arange(states), ids=ids, shares=np.ones(states, np.float32))
     factors = torch.randn(states)
 
     def run(score: Callable[..., Any], _: int) -> None:
-        [logprobs] = score(hidden, wanted.part(0, states), TEMPERATURE, entropy=False)
+        [logprobs] = score(hidden, targets.part(0, states), TEMPERATURE, entropy=False)
         (logprobs @ factors).backward()
 
-    plain = partial(LanguageModel.score_part, lm)
-    return {"one function": partial(run, lm.score_part), "autograd": partial(run, plain)}
+    baseline = partial(LanguageModel.score_part, lm)
+    return {"one function": partial(run, lm.score_part), "autograd": partial(run, baseline)}
 
 
 def draws(vocabulary: int, rows: int) -> dict[str, Callable[[int], object]]:
@@ -87,25 +87,25 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=7, help="timed calls of each way")
     parser.add_argument("--smoke", action="store_true", help="smallest size: does it still work?")
-    given = parser.parse_args()
-    if given.smoke:
-        given.repeats = 1
-    sizes = SMOKE if given.smoke else VOCABULARIES
-    states = 8 if given.smoke else 1200
+    args = parser.parse_args()
+    if args.smoke:
+        args.repeats = 1
+    sizes = SMOKE if args.smoke else VOCABULARIES
+    states = 8 if args.smoke else 1200
     first = next(iter(sizes))
     cases = {f"loss of a trained head, {first}, {states} states": losses(sizes[first], states)}
     for name, vocabulary in sizes.items():
-        for rows in (8,) if given.smoke else (48, 288):
+        for rows in (8,) if args.smoke else (48, 288):
             cases[f"draw, {name}, {rows} rows"] = draws(vocabulary, rows)
     print(machine("torch"))
     for name, runs in cases.items():
         alternate(runs, 1)  # warms up
-        taken = alternate(runs, given.repeats)
+        times = alternate(runs, args.repeats)
         ours, theirs = runs
-        ratio = spread(speedup(taken[ours], taken[theirs]))
-        each = {way: spread([1e3 * second for second in own], 1) for way, own in taken.items()}
-        times = ", ".join(f"{way} {time}" for way, time in each.items())
-        print(f"{name}, ms: {times}; {ours} over {theirs}: {ratio}", flush=True)
+        ratio = spread(speedup(times[ours], times[theirs]))
+        texts = {way: spread([1e3 * second for second in row], 1) for way, row in times.items()}
+        text = ", ".join(f"{way} {time}" for way, time in texts.items())
+        print(f"{name}, ms: {text}; {ours} over {theirs}: {ratio}", flush=True)
 
 
 if __name__ == "__main__":

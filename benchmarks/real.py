@@ -67,45 +67,45 @@ def matrix_rate(sizes: Sizes, precision: Precision) -> float:
             torch.nn.functional.linear(x, weight)
 
     run()
-    spent = min(seconds(lambda: [run() for _ in range(5)])[0] for _ in range(5)) / 5
-    return 2 * ROWS * sizes.weights_in_layers / sizes.layers / spent
+    duration = min(seconds(lambda: [run() for _ in range(5)])[0] for _ in range(5)) / 5
+    return 2 * ROWS * sizes.weights_in_layers / sizes.layers / duration
 
 
 def work(sizes: Sizes, rollouts: Sequence[Rollout]) -> tuple[int, float]:
     """Answer tokens, and FLOP of the forward pass that their conversations need at least."""
     talks = sorted((talk for r in rollouts for talk in r.talks), key=lambda talk: talk.ids)
-    fed = len(talks[0].ids)
+    rows = len(talks[0].ids)
     for before, talk in pairwise(talks):
-        same = takewhile(lambda pair: pair[0] == pair[1], zip(before.ids, talk.ids, strict=False))
-        fed += len(talk.ids) - sum(1 for _ in same)
+        prefix = takewhile(lambda pair: pair[0] == pair[1], zip(before.ids, talk.ids, strict=False))
+        rows += len(talk.ids) - sum(1 for _ in prefix)
     drawn = sum(sum(map(bool, talk.trained)) for talk in talks)
-    return drawn, 2.0 * (fed * sizes.weights_in_layers + drawn * sizes.vocabulary * sizes.hidden)
+    return drawn, 2.0 * (rows * sizes.weights_in_layers + drawn * sizes.vocabulary * sizes.hidden)
 
 
-def measure(name: str, given: argparse.Namespace) -> None:
+def measure(name: str, args: argparse.Namespace) -> None:
     playing, learning = (
         build_experiment(resolve(compose_config("config", [f"model={name}", *settings])))
-        for settings in ([*ROLLOUTS, *given.few], ["experiment=imitate", *given.few])
+        for settings in ([*ROLLOUTS, *args.few], ["experiment=imitate", *args.few])
     )
     backend, sizes = learning.backend, find_sizes(learning.model)[0]
     prepare_memory(learning.model, "cpu")
     policy = load_backend(backend).build_policy(
         learning.model, backend, temperature=1.0, optim=Optim(lr=0.0)
     )
-    found: dict[str, list[tuple[float, float, float]]] = {"rollouts": [], "update": []}
-    for number in range(given.repeats):
+    results: dict[str, list[tuple[float, float, float]]] = {"rollouts": [], "update": []}
+    for number in range(args.repeats):
         for part, recipe in (("rollouts", playing.recipe), ("update", learning.recipe)):
             form = build_form(recipe.rollout.form, Chat(policy.tokenizer), recipe.style)
             step = Step(policy=policy, form=form, recipe=recipe, number=number)
-            spent, sample = seconds(lambda step=step: sample_step(step))
+            duration, sample = seconds(lambda step=step: sample_step(step))
             tokens, flop = work(sizes, sample.rollouts)
             if part == "update":
-                spent, _ = seconds(lambda step=step, sample=sample: learn_step(step, sample))
+                duration, _ = seconds(lambda step=step, sample=sample: learn_step(step, sample))
                 flop *= 2
             rate = matrix_rate(sizes, policy.computing.precision)
-            found[part].append((tokens / spent, 100 * flop / spent / rate, rate / 1e9))
-    for part, each in found.items():
-        speed, share, rate = (spread(values, 1) for values in zip(*each, strict=True))
+            results[part].append((tokens / duration, 100 * flop / duration / rate, rate / 1e9))
+    for part, rows in results.items():
+        speed, share, rate = (spread(values, 1) for values in zip(*rows, strict=True))
         print(f"{name}, {part}: {speed} answer tokens/s, {share} % of {rate} GFLOP/s", flush=True)
 
 
@@ -116,17 +116,17 @@ def main() -> None:
     parser.add_argument("--model", choices=MODELS, help="one of them (default: all that are there)")
     parser.add_argument("--repeats", type=int, default=3, help="timed steps of each model")
     parser.add_argument("--smoke", action="store_true", help="smallest size: does it still work?")
-    given = parser.parse_args()
-    there = [name for name in MODELS if (fetched_folder(name) / "config.json").is_file()]
-    if given.smoke:
-        there, given.repeats = there[:1], 1
-    given.few = SMOKE if given.smoke else ()
-    if not there:
+    args = parser.parse_args()
+    names = [name for name in MODELS if (fetched_folder(name) / "config.json").is_file()]
+    if args.smoke:
+        names, args.repeats = names[:1], 1
+    args.few = SMOKE if args.smoke else ()
+    if not names:
         print("skipped: no model is there (wordle-rl fetch smollm2)")
-        sys.exit(0 if given.smoke else 2)
+        sys.exit(0 if args.smoke else 2)
     print(machine("torch", "transformers"))
-    for name in [given.model] if given.model else there:
-        measure(name, given)
+    for name in [args.model] if args.model else names:
+        measure(name, args)
 
 
 if __name__ == "__main__":

@@ -58,9 +58,9 @@ def check_equal(scene: Scene) -> int:
     expected = answers_of(our_games(policy, scene, scene.greedy, 0))
     for settings in (*FRESH, *CACHED):
         drawn = generate_games(scene.network, scene, settings, 0, sampling=scene.greedy)
-        differing = [i for i, (a, b) in enumerate(zip(expected, drawn, strict=True)) if a != b]
-        if differing:
-            sys.exit(f"NOT EQUAL: generate ({settings}) and ours differ in games {differing[:10]}")
+        games = [i for i, (a, b) in enumerate(zip(expected, drawn, strict=True)) if a != b]
+        if games:
+            sys.exit(f"NOT EQUAL: generate ({settings}) and ours differ in games {games[:10]}")
     return sum(len(ids) for game in expected for ids in game)
 
 
@@ -77,7 +77,7 @@ def contestants(
     """The runs to time, and their settings. Each run records its tokens and turns per game."""
     sampling = scene.recipe.sampling
 
-    def recorded(name: str, play_step: Callable[[int], Answers]) -> Callable[[int], object]:
+    def record(name: str, play_step: Callable[[int], Answers]) -> Callable[[int], object]:
         def run(step: int) -> None:
             games = play_step(step)
             turns = [ids for game in games for ids in game]
@@ -89,17 +89,17 @@ def contestants(
     for name, choices in ((FRESH_CALL, FRESH), (BEST, CACHED)):
         print(f"settings of generate, {name}:", flush=True)
         best[name] = fastest_generate(scene, choices)
-    runs = {OURS: recorded(OURS, lambda step: answers_of(our_games(policy, scene, sampling, step)))}
+    runs = {OURS: record(OURS, lambda step: answers_of(our_games(policy, scene, sampling, step)))}
     for name, settings in best.items():
         model = copy_to_play(scene.network, settings.precision)
         play_step = partial(generate_games, model, scene, settings, sampling=sampling)
-        runs[name] = recorded(name, play_step)
+        runs[name] = record(name, play_step)
     return runs, {name: str(settings) for name, settings in best.items()}
 
 
 def main() -> None:
-    given = options(__doc__)
-    scene = load_scene(given)
+    args = options(__doc__)
+    scene = load_scene(args)
     print(machine("torch", "transformers"))
     print(f"equal: {check_equal(scene)} greedy tokens in float32, by all contestants")
     work: dict[str, list[tuple[float, float]]] = {n: [] for n in (OURS, FRESH_CALL, BEST)}
@@ -108,16 +108,16 @@ def main() -> None:
     runs, settings = contestants(scene, scene.policy(scene.network, precision), work)
     settings[OURS] = precision
     runs[OURS](0)  # warm up; the others did when their settings were tried
-    taken = alternate(runs, given.repeats)
-    print(f"\n{given.model}, {scene.games} games, {given.repeats} repeats in turns")
-    for name, spent in taken.items():
+    times = alternate(runs, args.repeats)
+    print(f"\n{args.model}, {scene.games} games, {args.repeats} repeats in turns")
+    for name, seconds in times.items():
         tokens, turns = (statistics.mean(values) for values in zip(*work[name], strict=True))
         print(
-            f"  {name} ({settings[name]}): {rates(scene.games, spent)} games/s; {tokens:.1f} "
+            f"  {name} ({settings[name]}): {rates(scene.games, seconds)} games/s; {tokens:.1f} "
             f"tokens in {turns:.2f} turns a game"
         )
     for name in (FRESH_CALL, BEST):
-        print(f"  ours over {name}: {spread(speedup(taken[OURS], taken[name]))}")
+        print(f"  ours over {name}: {spread(speedup(times[OURS], times[name]))}")
 
 
 if __name__ == "__main__":

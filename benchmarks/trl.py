@@ -70,25 +70,25 @@ class Vowels:
         return sum(letter in "aeiou" for letter in turn.text) / max(len(turn.text), 1)
 
 
-def check_equal(scene: Scene, most: int) -> None:
-    """Stops unless both compute the same gradient from the same games. most: TRL's at once."""
+def check_equal(scene: Scene, cap: int) -> None:
+    """Stops unless both compute the same gradient from the same games. cap: TRL's at once."""
     from benchmarks._trl import Played, TrlGames, TrlSettings
 
     policy = scene.policy(copy.deepcopy(scene.network), "fp32", Optim(lr=0.0, clip_grad_norm=0.0))
     ours: dict[str, torch.Tensor] = {}
 
     def keep_gradient() -> None:
-        named = policy.machine.model.named_parameters()
-        ours.update({name: p.grad.clone() for name, p in named if p.grad is not None})
+        parameters = policy.machine.model.named_parameters()
+        ours.update({name: p.grad.clone() for name, p in parameters if p.grad is not None})
 
     policy.machine.apply_gradients = [keep_gradient]
-    played = train_step(scene.step(policy, 0)).rollouts
+    rollouts = train_step(scene.step(policy, 0)).rollouts
     if not ours:
         sys.exit("NOT COMPARED: in every group all rewards are equal; try more --games")
-    talks = [talk for rollout in played for talk in rollout.talks]
-    given = Played(games=[rollout.game for rollout in played], talks=talks)
-    settings = TrlSettings(micro_batch=min(64, most), weights="float32")
-    theirs = TrlGames(scene, settings, steps=1, given=given)
+    talks = [talk for rollout in rollouts for talk in rollout.talks]
+    games = Played(games=[rollout.game for rollout in rollouts], talks=talks)
+    settings = TrlSettings(micro_batch=min(64, cap), weights="float32")
+    theirs = TrlGames(scene, settings, steps=1, given=games)
     theirs.run()
     pair = [torch.cat([g[n].double().ravel() for n in ours]) for g in (ours, theirs.gradient)]
     cosine = float(torch.nn.functional.cosine_similarity(*pair, dim=0))
@@ -98,29 +98,29 @@ def check_equal(scene: Scene, most: int) -> None:
         sys.exit("NOT EQUAL: the two do not compute the same loss")
 
 
-def best_settings(scene: Scene, loop: GenerateSettings, most: int) -> Any:
-    """The fastest TrlSettings: the best precision, then attention, then size up to `most` games."""
+def best_settings(scene: Scene, loop: GenerateSettings, cap: int) -> Any:
+    """The fastest TrlSettings: the best precision, then attention, then size up to `cap` games."""
     from benchmarks._trl import TrlGames, TrlSettings
 
     def try_settings(scene: Scene, settings: TrlSettings) -> float:
-        spent = TrlGames(scene, settings, steps=2, loop=loop).run()[1]
-        print(f"  tried {scene.games} games, {settings}: {spent:.2f} s", flush=True)
-        return spent
+        duration = TrlGames(scene, settings, steps=2, loop=loop).run()[1]
+        print(f"  tried {scene.games} games, {settings}: {duration:.2f} s", flush=True)
+        return duration
 
-    small = TrlSettings(micro_batch=min(max(scene.smaller.games // 4, 8), most))
+    base = TrlSettings(micro_batch=min(max(scene.smaller.games // 4, 8), cap))
     weights: dict[Any, float] = {
-        w: try_settings(scene.smaller, replace(small, weights=w))
+        w: try_settings(scene.smaller, replace(base, weights=w))
         for w in ("float32", "autocast", "bfloat16")
     }
     precision = min(weights, key=lambda w: weights[w])
-    start = TrlSettings(micro_batch=min(max(scene.games // 4, 8), most), weights=precision)
+    start = TrlSettings(micro_batch=min(max(scene.games // 4, 8), cap), weights=precision)
     choices = [replace(start, attention=a) for a in ("sdpa", "eager")]
-    tried = {choice: try_settings(scene, choice) for choice in choices}
-    best = min(tried, key=lambda choice: tried[choice])
-    sizes = {min(max(scene.games // n, 8), most) for n in (1, 2, 8)} - {start.micro_batch}
+    times = {choice: try_settings(scene, choice) for choice in choices}
+    best = min(times, key=lambda choice: times[choice])
+    sizes = {min(max(scene.games // n, 8), cap) for n in (1, 2, 8)} - {start.micro_batch}
     choices = [replace(best, micro_batch=n) for n in sorted(sizes)]
-    tried |= {choice: try_settings(scene, choice) for choice in choices}
-    return min(tried, key=lambda choice: tried[choice])
+    times |= {choice: try_settings(scene, choice) for choice in choices}
+    return min(times, key=lambda choice: times[choice])
 
 
 def faster_precision(scene: Scene) -> Precision:
@@ -155,37 +155,37 @@ def compare(
 
 
 def main() -> None:
-    given = options(__doc__, tries=True)
+    args = options(__doc__, tries=True)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # TRL reports its use otherwise
     if importlib.util.find_spec("trl") is None:
         print("skipped: trl is not installed (pip install -c constraints.txt trl==1.16.0)")
-        sys.exit(0 if given.smoke else 2)
+        sys.exit(0 if args.smoke else 2)
     from benchmarks._trl import TrlSettings
 
     transformers.logging.set_verbosity_error()  # each trainer would print TRL's notes
-    scene = load_scene(given, *LOSS)
-    if given.model not in PLAYS:
+    scene = load_scene(args, *LOSS)
+    if args.model not in PLAYS:
         rewards = RewardSet(components={"vowels": Vowels()}, weights={"vowels": 1.0}, lawful=False)
         scene = replace(scene, recipe=replace(scene.recipe, rewards=rewards))
     print(machine("torch", "transformers", "trl"))
-    most = MOST_AT_ONCE.get(given.model, scene.games)
-    check_equal(scene, most)
+    cap = MOST_AT_ONCE.get(args.model, scene.games)
+    check_equal(scene, cap)
     gc.collect()  # a trainer refers to itself
-    if given.untried:
+    if args.untried:
         loop = replace(CACHED[0], precision="bf16")
-        settings, precision = TrlSettings(micro_batch=min(8, most), weights="bfloat16"), "bf16"
+        settings, precision = TrlSettings(micro_batch=min(8, cap), weights="bfloat16"), "bf16"
     else:
         print("settings of generate:")
         loop = fastest_generate(scene, CACHED)
         print("settings of TRL:", flush=True)
-        settings = best_settings(scene, loop, most)
+        settings = best_settings(scene, loop, cap)
         print("precision of ours:")
         precision = faster_precision(scene)
     print(f"chosen: generate {loop}; TRL {settings}; ours {precision}")
     policy = scene.policy(scene.network, precision)
-    print(f"\n{given.model}, {scene.games} games a step, {given.repeats} repeats in turns")
-    for name, used in ((BEST, loop), (OWN, None)):
-        ours, theirs = compare(scene, policy, settings, used, given.repeats)
+    print(f"\n{args.model}, {scene.games} games a step, {args.repeats} repeats in turns")
+    for name, way in ((BEST, loop), (OWN, None)):
+        ours, theirs = compare(scene, policy, settings, way, args.repeats)
         for label, run in (("ours", ours), (name, theirs)):
             tokens = statistics.mean(run["tokens"]) / scene.games
             print(

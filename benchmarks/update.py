@@ -62,23 +62,23 @@ def first_update(policy: Any, recipe: Any) -> tuple[Batch, Any]:
     if recipe.algorithm.needs.reference:
         policy.keep_reference()
     step = Step(policy=policy, form=form, recipe=recipe, number=0)
-    seen: list[tuple[Batch, Any]] = []
-    real = policy.update
+    calls: list[tuple[Batch, Any]] = []
+    original = policy.update
 
     def update(batch: Batch, algorithm: Any) -> dict[str, float]:
-        seen.append((batch, algorithm))
-        return real(batch, algorithm)
+        calls.append((batch, algorithm))
+        return original(batch, algorithm)
 
     policy.update = update
     learn_step(step, sample_step(step))
-    policy.update = real
-    return seen[0]
+    policy.update = original
+    return calls[0]
 
 
 def count_beginnings(batch: Batch) -> int:
     """Distinct beginnings, up to the token before the last one that is learnt."""
-    read = zip(batch.ids.tolist(), (batch.lengths - 1).tolist(), strict=True)
-    return len({tuple(ids[: n + 1]) for ids, end in read for n in range(end)})
+    pairs = zip(batch.ids.tolist(), (batch.lengths - 1).tolist(), strict=True)
+    return len({tuple(ids[: n + 1]) for ids, end in pairs for n in range(end)})
 
 
 def main() -> None:
@@ -88,8 +88,8 @@ def main() -> None:
     parser.add_argument("settings", nargs="*", metavar="key=value", help="of train.py")
     parser.add_argument("--repeats", type=int, default=5, help="timed updates of each")
     parser.add_argument("--smoke", action="store_true", help="smallest size: does it still work?")
-    given = parser.parse_intermixed_args()
-    repeats, size = (1, SMOKE) if given.smoke else (given.repeats, given.settings or SIZE)
+    args = parser.parse_intermixed_args()
+    repeats, size = (1, SMOKE) if args.smoke else (args.repeats, args.settings or SIZE)
     setup = build_experiment(resolve(compose_config("config", ["backend=lightning", *size])))
     policy: Any = load_backend(setup.backend).build_policy(
         setup.model, setup.backend, temperature=setup.recipe.scoring_temperature, optim=Optim(lr=0)
@@ -104,18 +104,18 @@ def main() -> None:
     lm.__class__ = Transformers
     policy.update(batch, algorithm)  # warms up
     lm.rows = 0
-    taken: dict[str, list[float]] = {name: [] for name in kinds}
+    times: dict[str, list[float]] = {name: [] for name in kinds}
     for repeat in range(repeats):
         for name in list(kinds)[:: 1 if repeat % 2 else -1]:
             lm.__class__ = kinds[name]
-            taken[name].append(seconds(lambda: policy.update(batch, algorithm))[0])
-    rows, distinct = lm.rows / (2 * repeats), count_beginnings(batch)
+            times[name].append(seconds(lambda: policy.update(batch, algorithm))[0])
+    rows, count = lm.rows / (2 * repeats), count_beginnings(batch)
     print(f"{machine('torch', 'transformers')}; {' '.join(size)}")
-    print(f"rows computed / distinct beginnings: {rows:.0f} / {distinct} = {rows / distinct:.2f}")
+    print(f"rows computed / distinct beginnings: {rows:.0f} / {count} = {rows / count:.2f}")
     print(f"tokens of the conversations / rows: {int(batch.lengths.sum()) / rows:.2f}")
     for name in kinds:
-        print(f"{name}: {spread(taken[name], 3)} s an update")
-    print(f"written out over transformers': {spread(speedup(*taken.values()))}")
+        print(f"{name}: {spread(times[name], 3)} s an update")
+    print(f"written out over transformers': {spread(speedup(*times.values()))}")
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ for name in output("git", "ls-files", "-co", "--exclude-standard", *GATHERED).sp
         shutil.copy(ROOT / name, PAGES / name)
 settings = ["# Settings", ""]
 for command in ("train.py", "eval.py"):
-    shown = output(sys.executable, command, "--help", "all")
-    settings += [f"## python {command} --help", "", "```", shown.rstrip(), "```", ""]
+    text = output(sys.executable, command, "--help", "all")
+    settings += [f"## python {command} --help", "", "```", text.rstrip(), "```", ""]
 (PAGES / "docs" / "HELP.md").write_text("\n".join(settings), encoding="utf-8")
 shutil.copy(ROOT / "docs" / "zensical.toml", BUILD)
 site = ["--strict", "--clean", "--config-file", str(BUILD / "zensical.toml")]

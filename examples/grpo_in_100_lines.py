@@ -57,12 +57,12 @@ OPENING = [dict(role="system", content=RULES), dict(role="user", content="Make y
 
 def marks(guess, secret):
     """The feedback for a guess. A letter gets at most as many marks as the secret has of it."""
-    unplaced = Counter(s for g, s in zip(guess, secret, strict=True) if g != s)
-    found = ""
+    letters = Counter(s for g, s in zip(guess, secret, strict=True) if g != s)
+    feedback = ""
     for g, s in zip(guess, secret, strict=True):
-        found += "✓" if g == s else "-" if unplaced[g] > 0 else "x"
-        unplaced[g] -= g != s
-    return found
+        feedback += "✓" if g == s else "-" if letters[g] > 0 else "x"
+        letters[g] -= g != s
+    return feedback
 
 
 class Game:
@@ -169,9 +169,9 @@ def train(steps=STEPS, groups=GROUPS, size=GROUP_SIZE):
             grpo_loss(token_logprobs(model, ids), old_logprobs, advantages, sampled).backward()
             optimizer.step()
         warmup.step()
-        won = sum(game.won for game in games) / len(games)
+        wins = sum(game.won for game in games) / len(games)
         board = " ".join(guess or "?" for guess in games[0].guesses)
-        print(f"step {step}: reward {rewards.mean():.3f}, won {won:.1%}, {secrets[0]}: {board}")
+        print(f"step {step}: reward {rewards.mean():.3f}, won {wins:.1%}, {secrets[0]}: {board}")
     return model
 
 

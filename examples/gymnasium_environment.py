@@ -64,13 +64,13 @@ class WordleEnv(gymnasium.Env[Any, np.int64]):  # Gymnasium gives spaces.Dict no
         self.words = load_words() if words is None else words
         self.rules = rules or Rules()
         self.render_mode = render_mode
-        chosen: Any = secrets
-        if isinstance(chosen, str):
-            check_choice("secrets", chosen, get_args(Which))
-            chosen = split_secrets(self.words).secrets(chosen)  # pyright: ignore
-        self._secrets = tuple(chosen)
-        if wrong := [word for word in self._secrets if word not in self.words.guess_index]:
-            raise ValueError(f"secrets must be allowed words in lower case, not {wrong[0]!r}")
+        pool: Any = secrets
+        if isinstance(pool, str):
+            check_choice("secrets", pool, get_args(Which))
+            pool = split_secrets(self.words).secrets(pool)  # pyright: ignore
+        self._secrets = tuple(pool)
+        if misses := [word for word in self._secrets if word not in self.words.guess_index]:
+            raise ValueError(f"secrets must be allowed words in lower case, not {misses[0]!r}")
         self._rewards: RewardSet | None = None  # of WIN
         if isinstance(reward, RewardSet):
             self._rewards = reward

@@ -70,7 +70,7 @@ def describe_group(step: Step) -> list[str]:
     run_updates(step, rollouts, advantages)
     after = answer_probabilities(step, talks)
     recipe = step.recipe
-    earned = [
+    returns = [
         recipe.rewards.to_go(rollout.game, rollout.reward, recipe.rollout.discount)
         for rollout in rollouts
     ]
@@ -81,15 +81,15 @@ def describe_group(step: Step) -> list[str]:
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for turn in range(max(len(talk.answers) for talk in talks)):
-        playing = [i for i, talk in enumerate(talks) if turn in talk.answers]
-        mean = sum(earned[i][turn] for i in playing) / len(playing)
-        for i in playing:
-            played = rollouts[i].game.turns[turn]
-            marks = "refused" if played.feedback is None else marks_of(played.feedback)
+        games = [i for i, talk in enumerate(talks) if turn in talk.answers]
+        mean = sum(returns[i][turn] for i in games) / len(games)
+        for i in games:
+            record = rollouts[i].game.turns[turn]
+            marks = "refused" if record.feedback is None else marks_of(record.feedback)
             tokens = sum(rollouts[i].answer_lengths)
             lines.append(
-                f"| {turn + 1} | {i + 1} | {(played.guess or '?').upper()} | {marks} "
-                f"| {earned[i][turn]:.4f} | {mean:.4f} | {advantages.per_turn[i][turn]:+.3f} "
+                f"| {turn + 1} | {i + 1} | {(record.guess or '?').upper()} | {marks} "
+                f"| {returns[i][turn]:.4f} | {mean:.4f} | {advantages.per_turn[i][turn]:+.3f} "
                 f"| {tokens} | {before[i][turn]:.3g} | {after[i][turn]:.3g} |"
             )
     return lines
@@ -101,8 +101,8 @@ def main() -> None:
     parser.add_argument(
         "--secret", help="a word of the answers; default: one of the training words"
     )
-    given = parser.parse_args()
-    print("\n".join(describe_group(build_step(given.seed, given.secret))))
+    args = parser.parse_args()
+    print("\n".join(describe_group(build_step(args.seed, args.secret))))
 
 
 if __name__ == "__main__":

@@ -79,13 +79,13 @@ def build_trainer(model: str, steps: int, folder: str, **settings: Any) -> Any:
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     from trl import GRPOConfig, GRPOTrainer
 
-    chosen = {
+    defaults = {
         "max_steps": steps, "num_generations": 8, "per_device_train_batch_size": 8,
         "max_completion_length": 512, "max_tool_calling_iterations": 6, "learning_rate": 1e-6,
         "beta": 0.0, "logging_steps": 1, "report_to": [],
     }  # fmt: skip
     return GRPOTrainer(
-        model=model, args=GRPOConfig(output_dir=folder, **{**chosen, **settings}),
+        model=model, args=GRPOConfig(output_dir=folder, **{**defaults, **settings}),
         train_dataset=build_dataset(), environment_factory=Wordle,
     )  # fmt: skip
 
@@ -95,5 +95,5 @@ if __name__ == "__main__":
     parser.add_argument("--model", default="Qwen/Qwen2.5-0.5B-Instruct")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--output", default="outputs/trl", help="a folder for TRL")
-    given = parser.parse_args()
-    build_trainer(given.model, given.steps, given.output).train()
+    args = parser.parse_args()
+    build_trainer(args.model, args.steps, args.output).train()

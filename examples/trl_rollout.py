@@ -69,17 +69,17 @@ def build_rollout(setup: Experiment, form: Form) -> Callable[[list[Any], Any], d
         names = ("prompt_ids", "completion_ids", "logprobs", "env_mask", "game_reward", "won")
         names += ("turn_rewards", "turn_tokens")
         out: dict[str, Any] = {name: [] for name in names}
-        for game, [whole] in zip(games, player.all_talks(games), strict=True):
-            begin = whole.answers[0].start
-            out["prompt_ids"].append(whole.ids[:begin])
-            out["completion_ids"].append(whole.ids[begin:])
-            out["logprobs"].append(whole.logprobs[begin:])
-            out["env_mask"].append([int(drawn) for drawn in whole.trained[begin:]])
+        for game, [talk] in zip(games, player.all_talks(games), strict=True):
+            begin = talk.answers[0].start
+            out["prompt_ids"].append(talk.ids[:begin])
+            out["completion_ids"].append(talk.ids[begin:])
+            out["logprobs"].append(talk.logprobs[begin:])
+            out["env_mask"].append([int(drawn) for drawn in talk.trained[begin:]])
             reward = recipe.rewards.reward(game)
             out["game_reward"].append(reward.total)
             out["turn_rewards"].append(list(reward.turn_totals))
-            answers = whole.answers.values()
-            out["turn_tokens"].append([sum(whole.trained[i] for i in place) for place in answers])
+            answers = talk.answers.values()
+            out["turn_tokens"].append([sum(talk.trained[i] for i in place) for place in answers])
             out["won"].append(float(game.won))
         return out
 
@@ -161,12 +161,12 @@ def main() -> None:
     parser.add_argument(
         "--credit", choices=("trl", "turn"), default="trl", help="of games or guesses"
     )
-    given, overrides = parser.parse_known_args()
+    args, overrides = parser.parse_known_args()
     setup = build_setup(["model=mini", *overrides])
-    trainer = build_trainer(setup, given.steps, given.output, given.credit)
+    trainer = build_trainer(setup, args.steps, args.output, args.credit)
     trainer.train()
     # Why it does not learn: wordle-rl doctor <output>/trainer_state.json
-    trainer.state.save_to_json(str(Path(given.output, "trainer_state.json")))
+    trainer.state.save_to_json(str(Path(args.output, "trainer_state.json")))
 
 
 if __name__ == "__main__":

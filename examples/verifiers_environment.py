@@ -61,7 +61,7 @@ class WordleTaskset(vf.Taskset[WordleTask, WordleConfig]):
         return build_knowledge()
 
     def _settings(self, group: str) -> list[str]:
-        return [chosen for chosen in self.config.settings if chosen.startswith(group)]
+        return [setting for setting in self.config.settings if setting.startswith(group)]
 
     def load(self) -> Iterator[WordleTask]:
         splits = split_secrets(load_words())

@@ -28,13 +28,13 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF, CONFIG_DIR
 
 # Groups whose options here choose or set something in others.
-_GLOBAL = ("model", "num_generations", "init_from", "rollout", "algorithm")
+_GLOBAL_GROUPS = ("model", "num_generations", "init_from", "rollout", "algorithm")
 _GROUPS = ("backend", "algorithm", "reward", "curriculum", "rollout", "prompt", "logger", "optim")
 _BESIDE = {"rollout": "history", "algorithm": "data"}  # what another option of the first one drops
 _KINDS = {"rollout": "kind", "optim": "name"}  # all that a typed option of these changes
 # What a run does not hand on.
-_ITS_OWN = ("resume", "init_from", "init_checkpoint", "allow_mismatch", "output_dir")
-_SHIPPED = re.compile(
+_RUN_SETTINGS = ("resume", "init_from", "init_checkpoint", "allow_mismatch", "output_dir")
+_SHIPPED_MODEL = re.compile(
     f"model/(?:embedded|fetched)/({'|'.join(f.stem for f in CONF.glob('model/*'))})"
 )
 _START = "${wordle_rl.start:${init_from},${init_checkpoint}}"
@@ -92,9 +92,9 @@ class Options(ConfigSource):
 
     def load_config(self, config_path: str) -> ConfigResult:
         group, _, name = config_path.partition("/")
-        if ours := _SHIPPED.fullmatch(config_path):
-            return FileConfigSource("main", str(CONF)).load_config(f"model/{ours[1]}")
-        package = "_global_" if group in _GLOBAL else None
+        if match := _SHIPPED_MODEL.fullmatch(config_path):
+            return FileConfigSource("main", str(CONF)).load_config(f"model/{match[1]}")
+        package = "_global_" if group in _GLOBAL_GROUPS else None
         if _is_run(name) and group != "init_from":
             node = _option_of_run(name, group)
         else:
@@ -119,16 +119,16 @@ def _make_model(name: str) -> dict[str, Any]:
 def _read_taught(folder: str) -> list[str]:
     """The prompt of a model's last run, and its settings, as its folder says; none without one."""
     try:
-        taught = str(read_object(Path(folder) / "wordle_rl.json")["stages"][-1]["prompt"]).split()
+        words = str(read_object(Path(folder) / "wordle_rl.json")["stages"][-1]["prompt"]).split()
     except (OSError, ValueError, LookupError, TypeError):
         return []  # no record, or who reads it next says what is wrong
-    return taught if taught and (CONF / "prompt" / f"{taught[0]}.yaml").is_file() else []
+    return words if words and (CONF / "prompt" / f"{words[0]}.yaml").is_file() else []
 
 
 def _make_prompt(name: str) -> dict[str, Any]:
     option, *settings = _read_taught(name)
-    typed: Any = OmegaConf.from_dotlist([setting.removeprefix("prompt.") for setting in settings])
-    return {"defaults": [option, "_self_"], **dict(typed)}
+    node: Any = OmegaConf.from_dotlist([setting.removeprefix("prompt.") for setting in settings])
+    return {"defaults": [option, "_self_"], **dict(node)}
 
 
 # -- runs -----------------------------------------------------------------------------------------
@@ -145,33 +145,33 @@ def _make_start(name: str) -> dict[str, Any]:
 
 def _option_of_run(run: str, group: str) -> dict[str, Any]:
     """What a run had in a group. With its model it hands on all that has no options."""
-    saved = read_config(Path(run))
+    config = read_config(Path(run))
     if group == "model":
-        return _make_model_of_run(run, saved)
+        return _make_model_of_run(run, config)
     if group in _BESIDE:
-        return {"defaults": ["_self_", {f"override /{_BESIDE[group]}": run}], group: saved[group]}
-    return saved.get(group) or {"defaults": ["none"]}
+        return {"defaults": ["_self_", {f"override /{_BESIDE[group]}": run}], group: config[group]}
+    return config.get(group) or {"defaults": ["none"]}
 
 
-def _make_model_of_run(run: str, saved: dict[str, Any]) -> dict[str, Any]:
+def _make_model_of_run(run: str, config: dict[str, Any]) -> dict[str, Any]:
     """The model, and every setting whose group has no option of the run's."""
     for part in ("model", "rollout", "optim", "sampling", "trainer"):
-        if not isinstance(saved.get(part), dict):
+        if not isinstance(config.get(part), dict):
             raise ConfigError(f"{run}/config.yaml: {part} must be a group of settings")
-    dropped = {*_ITS_OWN, *_GROUPS, *_BESIDE.values()} - {*_KINDS}
-    node = {key: value for key, value in saved.items() if key not in dropped}
+    omissions = {*_RUN_SETTINGS, *_GROUPS, *_BESIDE.values()} - {*_KINDS}
+    node = {key: value for key, value in config.items() if key not in omissions}
     for group, kind in _KINDS.items():
-        node[group] = {key: value for key, value in saved[group].items() if key != kind}
-    model, given = saved["model"], saved["rollout"].get("num_generations")
-    name = saved["name"] if model.get("path") == "untrained" else model.get("name")
+        node[group] = {key: value for key, value in config[group].items() if key != kind}
+    model, count = config["model"], config["rollout"].get("num_generations")
+    name = config["name"] if model.get("path") == "untrained" else model.get("name")
     node["model"] = {**model, "name": name, "path": _START, "shape": {}, "revision": "main"}
     # Settings follow others as they did in the run.
-    node["num_generations"], node["rollout"]["num_generations"] = given, "${num_generations}"
-    followed = (("optim", "lr", "learning_rate"), ("sampling", "max_tokens", "max_tokens"))
-    for group, key, source in followed:
-        if saved[group].get(key) == model.get(source):
+    node["num_generations"], node["rollout"]["num_generations"] = count, "${num_generations}"
+    links = (("optim", "lr", "learning_rate"), ("sampling", "max_tokens", "max_tokens"))
+    for group, key, source in links:
+        if config[group].get(key) == model.get(source):
             node[group] = {**node[group], key: f"${{model.{source}}}"}
-    overrides = [{f"override /{group}": run} for group in _GROUPS if group in saved]
+    overrides = [{f"override /{group}": run} for group in _GROUPS if group in config]
     return {"defaults": ["_self_", *overrides], **node}
 
 

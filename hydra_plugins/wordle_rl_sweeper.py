@@ -21,7 +21,7 @@ class StudySweeper(Sweeper):
     def __init__(self, **_: Any) -> None:
         self.config: Any = None  # both from setup()
         self.hydra_context: Any = None
-        self._composed: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._configs: dict[tuple[str, ...], dict[str, Any]] = {}
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -56,7 +56,7 @@ class StudySweeper(Sweeper):
         """The resolved config of a trial's overrides."""
         from wordle_rl.commands.build import resolve
 
-        if (key := tuple(overrides)) not in self._composed:
+        if (key := tuple(overrides)) not in self._configs:
             cfg = self.hydra_context.config_loader.load_configuration(
                 config_name=self.config.hydra.job.config_name,
                 overrides=expand(overrides),
@@ -64,5 +64,5 @@ class StudySweeper(Sweeper):
             )
             OmegaConf.set_struct(cfg, False)
             check_choices(cfg.pop("hydra"), cfg)
-            self._composed[key] = resolve(cfg)
-        return self._composed[key]
+            self._configs[key] = resolve(cfg)
+        return self._configs[key]

@@ -32,8 +32,8 @@ def average(output: Path, folders: list[Path]) -> None:
     """Write the mean of the adapters, with the settings and the record of the first."""
     first, *others = [read_settings(folder) for folder in folders]
     for folder, settings in zip(folders[1:], others, strict=True):
-        if wrong := [name for name in SAME if settings[name] != first[name]]:
-            sys.exit(f"error: {folder}: its {wrong[0]} is not that of {folders[0]}")
+        if names := [name for name in SAME if settings[name] != first[name]]:
+            sys.exit(f"error: {folder}: its {names[0]} is not that of {folders[0]}")
     parts = [load_file(str(folder / WEIGHTS)) for folder in folders]
     mean = {
         name: torch.stack([part[name].float() for part in parts]).mean(0).to(weight.dtype)
@@ -50,14 +50,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("output", type=Path, help="a new folder")
     parser.add_argument("adapters", type=Path, nargs="+", help="folders of PEFT's form")
-    given = parser.parse_args()
-    if given.output.exists():
-        sys.exit(f"error: {given.output} exists; give a new folder")
-    for folder in given.adapters:
+    args = parser.parse_args()
+    if args.output.exists():
+        sys.exit(f"error: {args.output} exists; give a new folder")
+    for folder in args.adapters:
         if not (folder / WEIGHTS).is_file():
             sys.exit(f"error: {folder} has no {WEIGHTS}; give a folder of PEFT's form")
-    average(given.output, given.adapters)
-    print(given.output)
+    average(args.output, args.adapters)
+    print(args.output)
 
 
 if __name__ == "__main__":

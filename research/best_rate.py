@@ -25,13 +25,13 @@ def read_wins() -> tuple[dict[str, np.ndarray], float]:
     with lzma.open(STUDY / "games.csv.xz", "rt") as file:
         games = list(DictReader(file))
     last = {game["trial"]: game["step"] for game in games}  # steps ascend
-    won: dict[str, dict[str, list[bool]]] = {}
+    results: dict[str, dict[str, list[bool]]] = {}
     for game in games:
         if game["step"] == last[game["trial"]]:
-            seeds = won.setdefault(game["arm"], {})
-            ends = game["guesses"].split()[-1] == game["secret"]
-            seeds.setdefault(game["seed"], []).append(ends)
-    wins = {arm: np.array([100 * np.mean(s[k]) for k in sorted(s)]) for arm, s in won.items()}
+            seeds = results.setdefault(game["arm"], {})
+            is_win = game["guesses"].split()[-1] == game["secret"]
+            seeds.setdefault(game["seed"], []).append(is_win)
+    wins = {arm: np.array([100 * np.mean(s[k]) for k in sorted(s)]) for arm, s in results.items()}
     guesses = [len(game["guesses"].split()) for game in games if game["arm"] == "start"]
     return wins, float(np.mean(guesses))
 
@@ -39,12 +39,12 @@ def read_wins() -> tuple[dict[str, np.ndarray], float]:
 def read_scale() -> float:
     """The noise scale in games: the mean of what two arms at 1e-5 say, in their last quarter."""
     trials = json.loads((STUDY / "study.json").read_text())["trials"]
-    found = []
+    scales = []
     for size in SIZES[2:]:  # smaller steps agree too little to tell
-        own = [one for one in trials if one["arm"] == f"{size} games, 1e-5"]
-        agreement = np.mean([one["metrics"]["update/agreement"] for one in own])
-        found.append(size / 2 * (1 / agreement - 1))
-    return float(np.mean(found))
+        runs = [one for one in trials if one["arm"] == f"{size} games, 1e-5"]
+        agreement = np.mean([one["metrics"]["update/agreement"] for one in runs])
+        scales.append(size / 2 * (1 / agreement - 1))
+    return float(np.mean(scales))
 
 
 def find_top(wins: np.ndarray) -> np.ndarray:
@@ -59,15 +59,15 @@ def main() -> None:
     tops = {}
     for size in SIZES:
         seeds = np.stack([wins[f"{size} games, {rate}"] for rate in RATES], axis=-1)
-        drawn = seeds[rng.integers(len(seeds), size=(10_000, len(seeds)))].mean(axis=1)
-        low, high = np.percentile(find_top(drawn), (2.5, 97.5))
+        samples = seeds[rng.integers(len(seeds), size=(10_000, len(seeds)))].mean(axis=1)
+        low, high = np.percentile(find_top(samples), (2.5, 97.5))
         tops[size] = 10 ** float(find_top(seeds.mean(axis=0))), 10**low, 10**high
-    most, whole = tops[SIZES[-1]][0], SIZES[-1] / (SIZES[-1] + scale)
+    peak, whole = tops[SIZES[-1]][0], SIZES[-1] / (SIZES[-1] + scale)
     for size, (top, low, high) in tops.items():
         share = size / (size + scale) / whole
         print(
             f"{size} games: best {top:.1e} ({low:.1e} to {high:.1e}), "
-            f"by Adam's rule {most * share**0.5:.1e}, by SGD's {most * share:.1e}"
+            f"by Adam's rule {peak * share**0.5:.1e}, by SGD's {peak * share:.1e}"
         )
 
 

@@ -39,28 +39,28 @@ def _of_run(folder: Path) -> Iterator[dict[str, Any]]:
     path = folder / "validation_games.jsonl"
     if not path.is_file():
         raise SystemExit(f"error: {folder}: has no {path.name}, and no study's games.csv.xz either")
-    for game, of in enumerate(StepLog(path).records()):
-        texts = of.get("texts") or [""] * len(of["guesses"])
-        given = len(of.get("clues_at_start", []))
-        turns = zip(of["guesses"], of["kinds"], texts, strict=True)
-        for turn, (guess, kind, text) in enumerate(turns, given):
+    for game, record in enumerate(StepLog(path).records()):
+        texts = record.get("texts") or [""] * len(record["guesses"])
+        start = len(record.get("clues_at_start", []))
+        turns = zip(record["guesses"], record["kinds"], texts, strict=True)
+        for turn, (guess, kind, text) in enumerate(turns, start):
             yield {
-                "run or arm": str(folder), "step": of["step"], "player": 0, "game": game,
-                "secret": of["secret"], "won": of["won"], "turn": turn, "guess": guess,
+                "run or arm": str(folder), "step": record["step"], "player": 0, "game": game,
+                "secret": record["secret"], "won": record["won"], "turn": turn, "guess": guess,
                 "accepted": kind == "accepted", "text": text,
-                "reward": of.get("reward", {}).get("total"),
+                "reward": record.get("reward", {}).get("total"),
             }  # fmt: skip
 
 
 def _of_study(path: Path) -> Iterator[dict[str, Any]]:
     """The search alone: confirmations with fresh seeds are left out."""
     games = pd.read_csv(path, dtype={"arm": str}, keep_default_na=False)
-    for game, of in enumerate(games[games["round"] == "search"].to_dict("records")):
-        words = of["guesses"].split()
+    for game, row in enumerate(games[games["round"] == "search"].to_dict("records")):
+        words = row["guesses"].split()
         for turn, word in enumerate(words):
             yield {
-                "run or arm": of["arm"], "step": of["step"], "player": of["trial"], "game": game,
-                "secret": of["secret"], "won": words[-1] == of["secret"], "turn": turn,
+                "run or arm": row["arm"], "step": row["step"], "player": row["trial"], "game": game,
+                "secret": row["secret"], "won": words[-1] == row["secret"], "turn": turn,
                 "guess": None if word == "-" else word.removesuffix("!"),
                 "accepted": word != "-" and not word.endswith("!"), "text": "", "reward": None,
             }  # fmt: skip
@@ -69,18 +69,18 @@ def _of_study(path: Path) -> Iterator[dict[str, Any]]:
 def count(answers: pd.DataFrame) -> pd.DataFrame:
     """The table: a row for each validation. Words are counted for each player by itself."""
     validation = PLAYER[:2]
-    said = answers.dropna(subset="guess")
-    later = answers[answers.turn > 0]
+    guesses = answers.dropna(subset="guess")
+    later_turns = answers[answers.turn > 0]
     games = answers.groupby(GAME, sort=False)
-    times = said.groupby([*GAME, "guess"]).size()
-    accepted = said[said.accepted].groupby([*GAME, "guess"]).size()
-    favourite = later.groupby([*PLAYER, "guess"], sort=False).size()
+    times = guesses.groupby([*GAME, "guess"]).size()
+    accepted_times = guesses[guesses.accepted].groupby([*GAME, "guess"]).size()
+    favourite = later_turns.groupby([*PLAYER, "guess"], sort=False).size()
     # The most common later guess of each player, the first one said of equally common ones.
     rows = favourite.groupby(PLAYER, sort=False).idxmax()
     favourite = favourite.loc[rows].reset_index("guess", name="count")
-    favourite["share"] = 100 * favourite["count"] / later.groupby(PLAYER, sort=False).size()
-    of_turn = later.groupby([*PLAYER, "turn", "guess"]).size()
-    recited = of_turn.groupby([*PLAYER, "turn"]).max()
+    favourite["share"] = 100 * favourite["count"] / later_turns.groupby(PLAYER, sort=False).size()
+    turn_counts = later_turns.groupby([*PLAYER, "turn", "guess"]).size()
+    recitals = turn_counts.groupby([*PLAYER, "turn"]).max()
 
     def total(counts: pd.Series) -> pd.Series:
         return counts.groupby(validation, sort=False).sum()
@@ -90,30 +90,30 @@ def count(answers: pd.DataFrame) -> pd.DataFrame:
         return (100 * table.part.fillna(0) / table.whole).map("{:.1f}".format)
 
     number = total(games.size().gt(0))
-    size, later_size = total(games.size()), total(later.groupby(GAME).size())
+    size, later_size = total(games.size()), total(later_turns.groupby(GAME).size())
     refused = answers.guess.notna() & ~answers.accepted
-    by = [answers[name] for name in validation]
-    most = favourite.share.groupby(validation, sort=False).idxmax()
-    named = favourite.loc[most].droplevel("player")
-    found = pd.DataFrame({
+    keys = [answers[name] for name in validation]
+    index = favourite.share.groupby(validation, sort=False).idxmax()
+    top = favourite.loc[index].droplevel("player")
+    frame = pd.DataFrame({
         "games": number,
         "wins %": share(total(games.won.first()), number),
         "reward": games.reward.first().groupby(validation).mean().map("{:.2f}".format),
         "repeats %": share(total(times - 1), size),
-        "accepted repeats %": share(total(accepted - 1), size),
+        "accepted repeats %": share(total(accepted_times - 1), size),
         "common %": share(total(favourite["count"]), later_size),
-        "most common guess": named.guess + named.share.map(" {:.0f} %".format),
-        "recited %": share(total(recited), later_size),
-        "non-words %": share(refused.groupby(by).sum(), size),
-        "unreadable %": share(answers.guess.isna().groupby(by).sum(), size),
+        "most common guess": top.guess + top.share.map(" {:.0f} %".format),
+        "recited %": share(total(recitals), later_size),
+        "non-words %": share(refused.groupby(keys).sum(), size),
+        "unreadable %": share(answers.guess.isna().groupby(keys).sum(), size),
         "stuck games %": share(total(times.groupby(GAME).max() >= STUCK), number),
         "silent games %": share(total(games.guess.count() == 0), number),
         "paid losses %": paid_losses(answers),
     })  # fmt: skip
     order = answers[validation].drop_duplicates()
-    found = found.loc[pd.MultiIndex.from_frame(order)].reset_index()
-    found = found.replace("nan", None)
-    return found.dropna(axis="columns", how="all").fillna("-")
+    frame = frame.loc[pd.MultiIndex.from_frame(order)].reset_index()
+    frame = frame.replace("nan", None)
+    return frame.dropna(axis="columns", how="all").fillna("-")
 
 
 def paid_losses(answers: pd.DataFrame) -> pd.Series:
@@ -128,15 +128,17 @@ def paid_losses(answers: pd.DataFrame) -> pd.Series:
     return (100 * paid.groupby([pairs[name] for name in PLAYER[:2]]).mean()).map("{:.1f}".format)
 
 
-def best_paid_losses(answers: pd.DataFrame, most: int) -> Iterator[str]:
+def best_paid_losses(answers: pd.DataFrame, limit: int) -> Iterator[str]:
     """The lost games of the last validation that earned most; ! marks a guess that was refused."""
-    lost = answers[(answers.step == answers.step.max()) & ~answers.won].dropna(subset="reward")
-    ranked = lost.groupby("game").reward.first().sort_values(ascending=False, kind="stable")
-    for game in ranked.index[:most]:
-        turns = lost[lost.game == game]
+    losses = answers[(answers.step == answers.step.max()) & ~answers.won].dropna(subset="reward")
+    ranking = losses.groupby("game").reward.first().sort_values(ascending=False, kind="stable")
+    for game in ranking.index[:limit]:
+        turns = losses[losses.game == game]
         words = (
-            f'"{of.text[:LONGEST]}"' if pd.isna(of.guess) else of.guess + "!" * (not of.accepted)
-            for of in turns.itertuples()
+            f'"{row.text[:LONGEST]}"'
+            if pd.isna(row.guess)
+            else row.guess + "!" * (not row.accepted)
+            for row in turns.itertuples()
         )
         yield f"  {turns.secret.iloc[0]}, reward {turns.reward.iloc[0]:.2f}: {' '.join(words)}"
 
@@ -146,17 +148,17 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", type=Path, help="runs or studies")
     parser.add_argument("--every", action="store_true", help="a row for every validation")
     parser.add_argument("--games", type=int, default=3, help="best-paid lost games to print")
-    chosen = parser.parse_args()
-    answers = pd.concat([read(folder) for folder in chosen.folders], ignore_index=True)
+    args = parser.parse_args()
+    answers = pd.concat([read(folder) for folder in args.folders], ignore_index=True)
     table = count(answers)
-    if not chosen.every:
+    if not args.every:
         step = table.groupby("run or arm").step
         table = table[(table.step == step.transform("min")) | (table.step == step.transform("max"))]
     lines = [table.columns, ["---"] * table.shape[1], *table.astype(str).to_numpy()]
     print("\n".join(f"| {' | '.join(line)} |" for line in lines))
-    for name, of in answers.groupby("run or arm", sort=False):
-        if shown := [*best_paid_losses(of, chosen.games)]:
-            print("", f"{name}, step {of.step.max()}:", *shown, sep="\n")
+    for name, group in answers.groupby("run or arm", sort=False):
+        if losses := [*best_paid_losses(group, args.games)]:
+            print("", f"{name}, step {group.step.max()}:", *losses, sep="\n")
 
 
 if __name__ == "__main__":

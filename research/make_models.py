@@ -102,18 +102,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("name", choices=MODELS)
     parser.add_argument("settings", nargs="*", help="more settings of train.py, for every stage")
-    given = parser.parse_args()
-    stages, purpose = MODELS[given.name]
-    runs = f"outputs/make_models/{given.name}"
+    args = parser.parse_args()
+    stages, purpose = MODELS[args.name]
+    runs = f"outputs/make_models/{args.name}"
     for stage in stages:
-        chosen = stage.format(name=given.name).split()
-        train = ["train.py", *chosen, f"output_dir={runs}", *given.settings]
+        settings = stage.format(name=args.name).split()
+        train = ["train.py", *settings, f"output_dir={runs}", *args.settings]
         subprocess.run([sys.executable, *train], cwd=ROOT, check=True)
     run = find_run("latest", "run", "finished", outputs=ROOT / runs)
-    folder = EMBEDDED / given.name
+    folder = EMBEDDED / args.name
     write_weights(run, folder)
     limit = 315 if (folder / "adapter_config.json").is_file() else None  # a large model is slow
-    conf = given.name.removesuffix("_clean")
+    conf = args.name.removesuffix("_clean")
     reports = [play(conf, folder, split, limit) for split in ("train", "test")]
     write_card(run, folder, purpose, reports)
 
@@ -126,21 +126,21 @@ def write_weights(run: RunFolder, folder: Path) -> None:
     source = read_source(run, "last").folder
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as room:
-        written = Path(room) / "model"
+        output = Path(room) / "model"
         adapted = (source / "adapter_config.json").is_file()
-        formats.write(source, written, "peft" if adapted else "merged", "bfloat16")
+        formats.write(source, output, "peft" if adapted else "merged", "bfloat16")
         if adapted:  # the tokenizer is the base's
             name = "adapter_model.safetensors"
-            halved = {k: v.to(torch.bfloat16) for k, v in load_file(written / name).items()}
-            save_file(halved, folder / name, metadata={"format": "pt"})
-            (written / "adapter_config.json").replace(folder / "adapter_config.json")
+            weights = {k: v.to(torch.bfloat16) for k, v in load_file(output / name).items()}
+            save_file(weights, folder / name, metadata={"format": "pt"})
+            (output / "adapter_config.json").replace(folder / "adapter_config.json")
         else:
-            for file in written.iterdir():
+            for file in output.iterdir():
                 (folder / file.name).write_bytes(file.read_bytes())
             file = folder / "tokenizer.json"  # half the size where each word has a token
-            whole = json.loads(file.read_bytes())
-            small = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
-            file.write_text(small, encoding="utf-8")
+            tokenizer = json.loads(file.read_bytes())
+            text = json.dumps(tokenizer, ensure_ascii=False, separators=(",", ":"))
+            file.write_text(text, encoding="utf-8")
     # A stage of an earlier embedded model keeps that model's name.
     write_stages(folder, [{"embedded": folder.name, **stage} for stage in stages_of(source)])
 
@@ -148,22 +148,22 @@ def write_weights(run: RunFolder, folder: Path) -> None:
 def play(conf: str, folder: Path, split: str, limit: int | None) -> dict[str, Any]:
     """The summary of greedy games. conf: the option of model= that says how the model is asked."""
     form = stages_of(folder)[-1]["form"]
-    given = [f"model={conf}", f"model.path={folder}", f"form={form}", f"words.split={split}"]
-    more = ["compare=false", "show=0", "json=true", f"limit={limit or 'null'}"]
-    command = [sys.executable, "eval.py", *given, *more, "output_dir=outputs/make_models"]
-    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    settings = [f"model={conf}", f"model.path={folder}", f"form={form}", f"words.split={split}"]
+    options = ["compare=false", "show=0", "json=true", f"limit={limit or 'null'}"]
+    command = [sys.executable, "eval.py", *settings, *options, "output_dir=outputs/make_models"]
+    process = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def write_card(run: RunFolder, folder: Path, purpose: str, reports: list[dict[str, Any]]) -> None:
     """Write README.md."""
     source, manifest = read_source(run, "last"), run.manifest()
     [weights] = folder.glob("*.safetensors")
-    taught = stages_of(folder)[-1].get("player")
+    teacher = stages_of(folder)[-1].get("player")
     text = card.describe(
         source,
         title=f"The embedded Wordle model {folder.name}",
-        purpose=f"A language model for Wordle. {purpose}" + (f" {PRETRAINING}" if taught else ""),
+        purpose=f"A language model for Wordle. {purpose}" + (f" {PRETRAINING}" if teacher else ""),
         reports=[(folder.name, report) for report in reports],
         made=[
             f"Made by `python research/make_models.py {folder.name}`: step {source.step}",

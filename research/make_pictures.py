@@ -62,11 +62,18 @@ def looks() -> list[Look]:
     light, dark = (
         dict(re.findall(r"--([\w-]+): (#\w{6});", part)) for part in css.split("@media")[:2]
     )
-    found = (("", light, (BLUE, "#b84e00")), ("_dark", light | dark, ("#56b4e9", RED)))
+    schemes = (("", light, (BLUE, "#b84e00")), ("_dark", light | dark, ("#56b4e9", RED)))
     tiles = ("placed", "elsewhere", "absent")
     return [
-        Look(suffix, of["paper"], of["ink"], of["muted"], tuple(of[name] for name in tiles), lines)
-        for suffix, of, lines in found
+        Look(
+            suffix,
+            colours["paper"],
+            colours["ink"],
+            colours["muted"],
+            tuple(colours[name] for name in tiles),
+            lines,
+        )
+        for suffix, colours, lines in schemes
     ]
 
 
@@ -113,8 +120,8 @@ def draw_demo(runs: list[Run], wins: list[pd.Series], look: Look) -> Figure:
     above.text(last, 86, "drawn at 0.7", color=look.lines[1], **bold)
     for name, value in SCRIPTS.items():
         above.axhline(value, color=look.ink, lw=1, ls=":")
-        at, align = (value - 0.4, "top") if name.startswith("random") else (value + 0.4, "bottom")
-        above.text(0.5, at, name, color=look.ink, fontsize=13, va=align)
+        y, align = (value - 0.4, "top") if name.startswith("random") else (value + 0.4, "bottom")
+        above.text(0.5, y, name, color=look.ink, fontsize=13, va=align)
     above.set_ylim(72, 102.5)
     name_axes(above, look, "training step of 512 games", "test words won, %")
     below.set_axis_off()
@@ -123,11 +130,11 @@ def draw_demo(runs: list[Run], wins: list[pd.Series], look: Look) -> Figure:
     below.set_ylim(-6.1, 1.2)
     assert runs[0].best
     titles = ("before", f"after {runs[0].best.step} steps")
-    for left, title, board in zip((0.6, 8.4), titles, chosen_game(runs), strict=True):
-        below.text(left, 0.3, f"{board.secret.upper()}, {title}", color=look.ink, fontsize=14)
+    for x, title, board in zip((0.6, 8.4), titles, chosen_game(runs), strict=True):
+        below.text(x, 0.3, f"{board.secret.upper()}, {title}", color=look.ink, fontsize=14)
         for row, (guess, marks, _, _) in enumerate(board.rows):
             for place, (letter, mark) in enumerate(zip(guess, marks or "22222", strict=True)):
-                draw_tile(below, left + 1.05 * place, -0.95 * row, letter, int(mark), look)
+                draw_tile(below, x + 1.05 * place, -0.95 * row, letter, int(mark), look)
     return figure
 
 
@@ -172,12 +179,12 @@ def draw_learnt(turns: pd.DataFrame, look: Look) -> Figure:
     games = drawn.groupby(taught.GAME, sort=False)[["won", "length"]].first().reset_index()
     knowledge = Knowledge(words, feedback_table(words))
     trait = taught.traits_of(list(games.secret.unique()), knowledge)["largest family"]
-    lost, labels = taught.loss_rates(games, trait), list(taught.SIZES.values())
+    rates, labels = taught.loss_rates(games, trait), list(taught.SIZES.values())
     for shift, name in zip((-0.12, 0.0, 0.12), list(styles)[1:], strict=True):
-        of = 100 * lost.xs(name, level="player").loc[labels]
-        ends = np.maximum([of.lost - of.low, of.high - of.lost], 0)
+        rows = 100 * rates.xs(name, level="player").loc[labels]
+        ends = np.maximum([rows.lost - rows.low, rows.high - rows.lost], 0)
         style = {**styles[name], "ls": ""}
-        below.errorbar(np.arange(len(labels)) + shift, of.lost, ends, capsize=4, ms=7, **style)
+        below.errorbar(np.arange(len(labels)) + shift, rows.lost, ends, capsize=4, ms=7, **style)
     below.set_xticks(range(len(labels)), labels)
     name_axes(below, look, "allowed words like the secret", "games lost, %")
     return figure
@@ -195,8 +202,8 @@ def photograph(run: Path) -> None:
     ):
         ends.callback(server.terminate)
         assert server.stdout is not None
-        said = map(re.compile(r"http://\S+\d/?").search, server.stdout)
-        address = next(filter(None, said))[0]
+        matches = map(re.compile(r"http://\S+\d/?").search, server.stdout)
+        address = next(filter(None, matches))[0]
         chromium = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
@@ -227,15 +234,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("runs", nargs="+", type=Path, help="run folders of the demo, with reports")
     parser.add_argument("--turns", type=Path, help="written by what_rl_teaches.py")
-    chosen = parser.parse_args()
-    if chosen.turns is not None:
-        runs, turns = [read_run(folder) for folder in chosen.runs], pd.read_csv(chosen.turns)
+    args = parser.parse_args()
+    if args.turns is not None:
+        runs, turns = [read_run(folder) for folder in args.runs], pd.read_csv(args.turns)
         wins = [drawn_wins(run) for run in runs]
         for look in looks():
             save_figure(draw_demo(runs, wins, look), DOCS / f"demo{look.suffix}.png")
             save_figure(draw_learnt(turns, look), DOCS / f"learnt{look.suffix}.png")
-    photograph(chosen.runs[0].resolve())
-    pages = "*.png" if chosen.turns is not None else "[rw]*.png"
+    photograph(args.runs[0].resolve())
+    pages = "*.png" if args.turns is not None else "[rw]*.png"
     for file in DOCS.glob(pages):  # a quarter of the bytes, and no difference to be seen
         Image.open(file).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(
             file, optimize=True

@@ -25,11 +25,11 @@ ALSO = ("train/non_words", "grad_norm", "val/mean_guesses_with_losses", "turns/z
 def rows_of(folder: Path) -> list[dict[str, Any]]:
     """The metrics of a run that a reference keeps."""
     names = ("step", *METRICS, *ALSO)
-    found = []
+    rows = []
     for row in RunFolder(folder).log("metrics").read():
-        kept = {name: row[name] for name in names if row.get(name) is not None}
-        found.append({k: v if k == "step" else float(f"{v:.{DIGITS}g}") for k, v in kept.items()})
-    return found
+        values = {name: row[name] for name in names if row.get(name) is not None}
+        rows.append({k: v if k == "step" else float(f"{v:.{DIGITS}g}") for k, v in values.items()})
+    return rows
 
 
 def write(name: str, about: dict[str, str], seeds: list[dict[str, Any]]) -> None:
@@ -44,8 +44,8 @@ def write(name: str, about: dict[str, str], seeds: list[dict[str, Any]]) -> None
 def of_runs(name: str, command: str, folders: list[Path]) -> None:
     """Write what runs of one command measured. Settings that differ but for the seed are named."""
     settings = [flatten(read_config(folder)) for folder in folders]
-    same = ("seed", "output_dir", "name")
-    for key in sorted(set.union(*map(set, settings)) - {*same}):
+    names = ("seed", "output_dir", "name")
+    for key in sorted(set.union(*map(set, settings)) - {*names}):
         if len({one.get(key) for one in settings}) > 1:
             print(f"note: {key} is {[one.get(key) for one in settings]}")
     seeds = [
@@ -76,11 +76,11 @@ def main() -> None:
     parser.add_argument("command", help="of the runs, but for their seed")
     parser.add_argument("runs", type=Path, nargs="*", help="run folders")
     parser.add_argument("--arm", nargs=2, metavar=("STUDY", "ARM"))
-    given = parser.parse_args()
-    if given.arm:
-        of_study(given.name, given.command, Path(given.arm[0]), given.arm[1])
+    args = parser.parse_args()
+    if args.arm:
+        of_study(args.name, args.command, Path(args.arm[0]), args.arm[1])
     else:
-        of_runs(given.name, given.command, given.runs)
+        of_runs(args.name, args.command, args.runs)
 
 
 if __name__ == "__main__":

@@ -64,22 +64,22 @@ def main() -> None:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("which", choices=["starts", "teachers"])
-    chosen = STARTS if parser.parse_args().which == "starts" else TEACHERS
-    for name, (given, before) in chosen.items():
+    models = STARTS if parser.parse_args().which == "starts" else TEACHERS
+    for name, (text, parent) in models.items():
         if not (FOLDER / name).exists():
-            start = f"init_from={FOLDER / before} init_checkpoint=last" if before else ""
-            make(name, settings(f"{ALL} {given} {start}"))
+            start = f"init_from={FOLDER / parent} init_checkpoint=last" if parent else ""
+            make(name, settings(f"{ALL} {text} {start}"))
         print(f"{FOLDER / name} is there", flush=True)
 
 
-def make(name: str, given: list[str]) -> None:
+def make(name: str, overrides: list[str]) -> None:
     """Train a model, or continue its training."""
     room = FOLDER / f"{name}_made"
-    given = [*given, f"output_dir={room}"]
-    if begun := sorted(room.glob("*/manifest.json")):
-        given = [f"resume={begun[-1].parent}"]
+    overrides = [*overrides, f"output_dir={room}"]
+    if runs := sorted(room.glob("*/manifest.json")):
+        overrides = [f"resume={runs[-1].parent}"]
     training = subprocess.Popen(
-        [sys.executable, "train.py", *given], cwd=ROOT, start_new_session=True
+        [sys.executable, "train.py", *overrides], cwd=ROOT, start_new_session=True
     )
     for signum in SIGNALS:  # the run saves, and says how it ends
         signal.signal(signum, lambda signum, _: training.send_signal(signum))

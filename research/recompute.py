@@ -15,8 +15,8 @@ from scipy.stats import t as student
 
 TOLD = ("difference", "low", "high", "p")
 SCORES = {
-    "wins": lambda _, said, secret: 100 * (said[-1] == secret),
-    "guesses": lambda _, said, secret: len(said) + (said[-1] != secret),
+    "wins": lambda _, guesses, secret: 100 * (guesses[-1] == secret),
+    "guesses": lambda _, guesses, secret: len(guesses) + (guesses[-1] != secret),
     "repeats_over_time": lambda _, a, __: 100 - 100 * (len({*a} - {"-"}) + a.count("-")) / len(a),
     "idle_groups": lambda trial, *_: 100 * trial["no_spread"],
     "test_wins": lambda trial, *_: 100 * (trial.get("test_win_rate") or 0),
@@ -48,23 +48,23 @@ def compare(one, other):  # chance of a greater |t|, mean difference, its standa
 
 
 for path in map(Path, sys.argv[1:]):
-    study, found, level, p = json.loads((path / "study.json").read_text()), [], 0.0, 0.0
+    study, results, level, p = json.loads((path / "study.json").read_text()), [], 0.0, 0.0
     trials = {f"{t['round']}{t['trial']}": t for t in study["trials"] if t["state"] == "complete"}
     params = {"arm", *study["identity"]["space"]} - {"seed"}
     cells, names = read(path, trials, study["analysis"]["measure"], params)
-    for told in study["effects"]:
-        pair = told["name"].removesuffix(", fresh seeds").split(" against ")
-        pair = study["analysis"]["comparisons"].get(told["name"], pair)
+    for effect in study["effects"]:
+        pair = effect["name"].removesuffix(", fresh seeds").split(" against ")
+        pair = study["analysis"]["comparisons"].get(effect["name"], pair)
         arms = [arm if isinstance(arm, dict) else {"arm": arm} for arm in pair]
         keys = [names.get(arm.get("arm"), tuple(map(arm.get, params))) for arm in arms]
-        found.append((*compare(*(cells[key] for key in keys)), told))
-    found.sort(key=lambda one: one[0])  # Holm's method
-    for rest, (alone, mean, error, freedom, told) in zip(
-        range(len(found), 0, -1), found, strict=True
+        results.append((*compare(*(cells[key] for key in keys)), effect))
+    results.sort(key=lambda one: one[0])  # Holm's method
+    for rest, (chance, mean, error, freedom, effect) in zip(
+        range(len(results), 0, -1), results, strict=True
     ):
-        level, p = 0.05 / rest if p < 0.05 else level, max(p, min(1.0, rest * alone))
+        level, p = 0.05 / rest if p < 0.05 else level, max(p, min(1.0, rest * chance))
         half = error * student.isf(level / 2, freedom)
         ours = (mean, mean - half, mean + half, p)
-        shown = "{:+.4f} ({:+.4f} to {:+.4f}), p = {:.4f}".format(*ours)
-        print(f"{study['name']}, {told['name']}: {shown}, as on its page")
-        assert np.allclose(ours, [told[key] for key in TOLD], rtol=0, atol=1e-6), told
+        text = "{:+.4f} ({:+.4f} to {:+.4f}), p = {:.4f}".format(*ours)
+        print(f"{study['name']}, {effect['name']}: {text}, as on its page")
+        assert np.allclose(ours, [effect[key] for key in TOLD], rtol=0, atol=1e-6), effect

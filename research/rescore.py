@@ -30,14 +30,14 @@ def rescore(run: str, settings: Sequence[str]) -> None:
 
     run: its folder, or latest. settings: reward=..., also reward.components.win.weight=3 and such.
     """
-    if wrong := [key for key in sorted(list_keys(settings)) if key.partition(".")[0] != "reward"]:
-        raise ConfigError(f"rescore takes reward=... and reward.<key>=..., not {wrong[0]}")
-    given = [f"run={run}", *settings]
-    config, wanted = read_settings(compose_config("eval", given), given)
-    tournament = build_tournament(config, wanted)
+    if keys := [key for key in sorted(list_keys(settings)) if key.partition(".")[0] != "reward"]:
+        raise ConfigError(f"rescore takes reward=... and reward.<key>=..., not {keys[0]}")
+    overrides = [f"run={run}", *settings]
+    config, options = read_settings(compose_config("eval", overrides), overrides)
+    tournament = build_tournament(config, options)
     rewards = build_reward_set(config["reward"], tournament.knowledge, config["form"])
-    if short := [name for name, part in rewards.components.items() if isinstance(part, Brevity)]:
-        raise ConfigError(f"reward.components.{short[0]} must be null: tokens are not stored")
+    if names := [name for name, part in rewards.components.items() if isinstance(part, Brevity)]:
+        raise ConfigError(f"reward.components.{names[0]} must be null: tokens are not stored")
     columns: dict[str, dict[str, float]] = {}
     for title, log, step in _list_games(find_run(config["run"])):
         split = title.partition(" ")[0]
@@ -46,14 +46,14 @@ def rescore(run: str, settings: Sequence[str]) -> None:
             if record.get("split", split) != split or step not in (None, record["step"]):
                 continue
             try:
-                game, earned = _play_again(record, tournament), record["reward"]["turns"]
+                game, turns = _play_again(record, tournament), record["reward"]["turns"]
             except (AttributeError, LookupError, TypeError, ValueError) as error:
                 raise FolderError(f"{log.path}: no game of this run ({error!r})") from None
-            before.append(GameReward(turns=tuple(earned)))
+            before.append(GameReward(turns=tuple(turns)))
             now.append(_reward_game(game, rewards, by_turn="candidates" in record))
         if now:
-            when = "" if step is None else f" after {step} steps"
-            print(f"{len(now):,} games of {split}{when}")
+            suffix = "" if step is None else f" after {step} steps"
+            print(f"{len(now):,} games of {split}{suffix}")
             columns |= {title: reward_means(before), f"{title} now": reward_means(now)}
     _print_means(columns)
 
@@ -69,20 +69,20 @@ def _list_games(folder: RunFolder) -> list[tuple[str, StepLog, int | None]]:
 def _reward_game(game: Game, rewards: RewardSet, *, by_turn: bool) -> GameReward:
     """by_turn: of rollout=best_of, where each turn has a reward of its own."""
     parts = [[turn] for turn in game.turns] if by_turn else [game.turns]
-    left = game.state.max_turns - game.state.turn if game.lost else 0
-    scored = [rewards.reward_turns(turns, unplayed=0).turns for turns in parts[:-1]]
-    scored += [rewards.reward_turns(turns, unplayed=left).turns for turns in parts[-1:]]
-    return GameReward(turns=tuple(turn for part in scored for turn in part))
+    rest = game.state.max_turns - game.state.turn if game.lost else 0
+    scores = [rewards.reward_turns(turns, unplayed=0).turns for turns in parts[:-1]]
+    scores += [rewards.reward_turns(turns, unplayed=rest).turns for turns in parts[-1:]]
+    return GameReward(turns=tuple(turn for part in scores for turn in part))
 
 
 def _print_means(columns: Mapping[str, Mapping[str, float]]) -> None:
     """Print a table with a row for each component of the rewards."""
-    wide = max(map(len, [*columns, " " * 10]))
-    print(f"{'mean of a game':15}", *(f"{name:>{wide}}" for name in columns))
+    width = max(map(len, [*columns, " " * 10]))
+    print(f"{'mean of a game':15}", *(f"{name:>{width}}" for name in columns))
     for name in dict.fromkeys(name for means in columns.values() for name in means):
-        found = (means.get(name) for means in columns.values())
-        print(f"{name:15}", *(f"{'-' if m is None else f'{m:.3f}':>{wide}}" for m in found))
-    print(f"{'total':15}", *(f"{sum(means.values()):>{wide}.3f}" for means in columns.values()))
+        values = (means.get(name) for means in columns.values())
+        print(f"{name:15}", *(f"{'-' if m is None else f'{m:.3f}':>{width}}" for m in values))
+    print(f"{'total':15}", *(f"{sum(means.values()):>{width}.3f}" for means in columns.values()))
     print("credit, forfeit and retry are corrections by the laws of rewards (reward.lawful)")
 
 
@@ -92,8 +92,8 @@ def _play_again(record: dict[str, Any], tournament: Tournament) -> Game:
     clues = tuple(Clue(guess, feedback_code(guess, secret)) for guess in guesses)
     start = State(clues, len(clues), tournament.rules.max_turns)
     [game] = new_games([secret], tournament.words, tournament.rules, [start])
-    said = zip(record["guesses"], record["texts"], record["reasons"], strict=True)
-    for guess, text, reason in said:
+    answers = zip(record["guesses"], record["texts"], record["reasons"], strict=True)
+    for guess, text, reason in answers:
         game.play(guess, text=text, thought=thought_of(text), reason=reason)
     if record["status"] == GameStatus.LOST and game.status is GameStatus.PLAYING:
         game.forfeit(context_full=True)

@@ -44,11 +44,11 @@ def words_and_traits(knowledge: Knowledge) -> np.ndarray:
 
 def families(words: Sequence[str]) -> dict[str, list[str]]:
     """Pattern, such as _aste -> the words that have these four letters in place."""
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for word in words:
         for pattern in patterns(word):
-            found.setdefault(pattern, []).append(word)
-    return found
+            groups.setdefault(pattern, []).append(word)
+    return groups
 
 
 def patterns(word: str) -> list[str]:
@@ -58,17 +58,17 @@ def patterns(word: str) -> list[str]:
 def rows(games: Sequence[Game], knowledge: Knowledge, **player: Any) -> Iterator[dict[str, Any]]:
     """One row per turn; NaN or None where a value was not computed or does not exist."""
     traits, index = words_and_traits(knowledge), knowledge.words.guess_index
-    seen: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for game in games:
-        number = seen[game.secret] = seen.get(game.secret, -1) + 1
-        after = [*(turn.state for turn in game.turns[1:]), game.state]
-        for turn, then in zip(game.turns, after, strict=True):
+        number = numbers[game.secret] = numbers.get(game.secret, -1) + 1
+        states = [*(turn.state for turn in game.turns[1:]), game.state]
+        for turn, next_state in zip(game.turns, states, strict=True):
             guess, state, accepted = turn.guess, turn.state, turn.kind == "accepted"
             row = {
                 **player, "secret": game.secret, "game": number, "won": game.won,
                 "length": game.state.turn, "turn": state.turn + 1, "guess": guess,
                 "accepted": accepted, "legal": guess in index, "opens": not state.clues,
-                "left": int(knowledge.candidates(then).sum()),
+                "left": int(knowledge.candidates(next_state).sum()),
             }  # fmt: skip
             if accepted and state.clues:
                 row["fits"] = knowledge.is_consistent(guess, state)
@@ -76,8 +76,8 @@ def rows(games: Sequence[Game], knowledge: Knowledge, **player: Any) -> Iterator
             if judged or last:
                 mask = knowledge.consistent_allowed(state)
                 row["fitting"] = int(mask.sum())  # allowed words that fit before the guess
-                placed = {i for c in state.clues for i, mark in enumerate(c.marks) if mark == "✓"}
-                row["one_missing"] = len(placed) == 4
+                places = {i for c in state.clues for i, mark in enumerate(c.marks) if mark == "✓"}
+                row["one_missing"] = len(places) == 4
                 if judged and row["fitting"] == 1:
                     row["named"] = guess == knowledge.words.allowed[int(mask.argmax())]
             if judged and accepted:
@@ -91,14 +91,14 @@ def rows(games: Sequence[Game], knowledge: Knowledge, **player: Any) -> Iterator
             yield row
 
 
-def play_all(folders: Sequence[Path], chosen: argparse.Namespace) -> tuple[pd.DataFrame, Knowledge]:
+def play_all(folders: Sequence[Path], args: argparse.Namespace) -> tuple[pd.DataFrame, Knowledge]:
     """Everybody's turns. A player's `how` is greedy or its temperature."""
-    common = [f"seed={chosen.seed}", *([f"limit={chosen.limit}"] if chosen.limit else [])]
+    options = [f"seed={args.seed}", *([f"limit={args.limit}"] if args.limit else [])]
     frames = []
 
     def add(name: str, number: int, how: str, settings: Sequence[str], **kind: str) -> Knowledge:
-        player = load_player(**kind, settings=[*common, *settings])
-        samples = 1 if how == "greedy" else chosen.samples
+        player = load_player(**kind, settings=[*options, *settings])
+        samples = 1 if how == "greedy" else args.samples
         secrets = [s for s in player.secrets for _ in range(samples)]
         print(f"{name} {number}, {how}: {len(secrets)} games", flush=True)
         games = player.play(secrets)
@@ -109,12 +109,12 @@ def play_all(folders: Sequence[Path], chosen: argparse.Namespace) -> tuple[pd.Da
     models = [(START, 0, folders[0], "start")]
     models += [(TRAINED, run, folder, "best") for run, folder in enumerate(folders)]
     for name, run, folder, checkpoint in models:
-        which = {"run": str(folder)}
-        add(name, run, "greedy", [f"checkpoint={checkpoint}"], **which)
-        for heat in chosen.temperatures:
-            drawn = [f"sampling.temperature={heat}"]
-            add(name, run, f"{heat:g}", [f"checkpoint={checkpoint}", *drawn], **which)
-    first = f"{chosen.temperatures[0]:g}"
+        source = {"run": str(folder)}
+        add(name, run, "greedy", [f"checkpoint={checkpoint}"], **source)
+        for heat in args.temperatures:
+            temperature = [f"sampling.temperature={heat}"]
+            add(name, run, f"{heat:g}", [f"checkpoint={checkpoint}", *temperature], **source)
+    first = f"{args.temperatures[0]:g}"
     add(TEACHER, 0, first, [], player="random_consistent_allowed")
     knowledge = add(SOLVER, 0, "greedy", [], player="entropy_allowed")
     return pd.concat(frames, ignore_index=True), knowledge
@@ -135,27 +135,29 @@ def show(title: str, table: pd.DataFrame) -> None:
 def results(games: pd.DataFrame) -> pd.DataFrame:
     lost_as = 1 + games[~games.won].length.max() if (~games.won).any() else 0
     guesses = games.length.where(games.won, lost_as)
-    of = games.assign(guesses=guesses).groupby(["player", "how", "run"], sort=False)
-    wins = of.apply(lambda g: percent(g.won.mean(), win_interval(list(g.won), list(g.secret))))
+    groups = games.assign(guesses=guesses).groupby(["player", "how", "run"], sort=False)
+    wins = groups.apply(lambda g: percent(g.won.mean(), win_interval(list(g.won), list(g.secret))))
     return pd.DataFrame(
-        {"games": of.size(), "wins": wins, "mean guesses": of.guesses.mean()}
+        {"games": groups.size(), "wins": wins, "mean guesses": groups.guesses.mean()}
     ).round(2)
 
 
 def chances(games: pd.DataFrame, how: str, within: int) -> dict[int, pd.DataFrame]:
     """k -> pass@k of each player and run (columns) on each secret (rows)."""
-    some = games[(games.how == how) | (games.player == TEACHER)]
-    wins = (some.won & (some.length <= within)).groupby([some.secret, some.player, some.run])
-    table, each = wins.sum().unstack(["player", "run"]), int(wins.size().iloc[0])
-    ks = [*(2**i for i in range(each.bit_length()) if 2**i < each), each]
-    return {k: table.map(lambda won, k=k: pass_at_k(int(won), each, k)) for k in ks}
+    subset = games[(games.how == how) | (games.player == TEACHER)]
+    wins = (subset.won & (subset.length <= within)).groupby(
+        [subset.secret, subset.player, subset.run]
+    )
+    table, number = wins.sum().unstack(["player", "run"]), int(wins.size().iloc[0])
+    ks = [*(2**i for i in range(number.bit_length()) if 2**i < number), number]
+    return {k: table.map(lambda count, k=k: pass_at_k(int(count), number, k)) for k in ks}
 
 
-def passes(found: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
+def passes(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     lines = {}
-    for k, table in found.items():
+    for k, table in tables.items():
         players = table.T.groupby(level="player").mean().T  # over runs
-        games = max(found) * table.columns.get_level_values("player").value_counts()
+        games = max(tables) * table.columns.get_level_values("player").value_counts()
         line = {
             name: percent(
                 players[name].mean(),
@@ -174,9 +176,9 @@ def never_won(table: pd.DataFrame) -> pd.DataFrame:
     """table: pass@k for all games of a secret."""
     missed = table[START][0] == 0
     columns = {
-        f"{name} {run}": [int((of == 0).sum()), int(((of > 0) & missed).sum()),
-                          int(((of == 0) & ~missed).sum())]
-        for (name, run), of in table.items() if name != TEACHER
+        f"{name} {run}": [int((column == 0).sum()), int(((column > 0) & missed).sum()),
+                          int(((column == 0) & ~missed).sum())]
+        for (name, run), column in table.items() if name != TEACHER
     }  # fmt: skip
     names = ["never won", "of the start's, it won", "never won, but the start did"]
     return pd.DataFrame(columns, index=names).T.rename_axis("player")
@@ -195,54 +197,56 @@ def gains(start: pd.DataFrame, trained: pd.DataFrame) -> pd.DataFrame:
     edges = [-1, *ends]
     labels = [str(b) if b == a + 1 else f"{a + 1}-{b}" for a, b in itertools.pairwise(edges)]
     group = pd.cut(first, edges, labels=labels).rename(f"start won, of {half}")
-    of = pd.DataFrame({"other": other, "after": after}).groupby(group, observed=True)
+    groups = pd.DataFrame({"other": other, "after": after}).groupby(group, observed=True)
     return pd.DataFrame({
-        "secrets": of.size(), "start, its other games": of.other.mean().map(percent),
-        "trained": of.after.mean().map(percent),
+        "secrets": groups.size(), "start, its other games": groups.other.mean().map(percent),
+        "trained": groups.after.mean().map(percent),
     })  # fmt: skip
 
 
 def by_turn(turns: pd.DataFrame) -> pd.DataFrame:
     """Skill of judged games; answers left and wins of all games, finished ones included."""
-    judged = turns[turns.game < JUDGED].groupby(["player", "turn"])
-    left = turns.pivot_table(index=GAME, columns="turn", values="left", aggfunc="last")
-    left = left.ffill(axis=1).groupby("player").mean().stack()
+    groups = turns[turns.game < JUDGED].groupby(["player", "turn"])
+    candidates = turns.pivot_table(index=GAME, columns="turn", values="left", aggfunc="last")
+    candidates = candidates.ffill(axis=1).groupby("player").mean().stack()
     games = turns.groupby(GAME).first()
-    won = {
+    wins = {
         t: (games.won & (games.length <= t)).groupby("player").mean() for t in turns.turn.unique()
     }
     return pd.DataFrame({
-        "bits": judged.bits.sum(min_count=1) / judged.best.sum(),
-        "fit all clues": judged.fits.mean(),
-        "left": left,
-        "won by then": pd.DataFrame(won).rename_axis(columns="turn").stack(),
+        "bits": groups.bits.sum(min_count=1) / groups.best.sum(),
+        "fit all clues": groups.fits.mean(),
+        "left": candidates,
+        "won by then": pd.DataFrame(wins).rename_axis(columns="turn").stack(),
     }).loc[list(dict.fromkeys(turns.player))]  # fmt: skip
 
 
 def words(turns: pd.DataFrame) -> pd.DataFrame:
     """Kinds of words among legal guesses, and among the words that fitted."""
-    legal = turns[turns.legal & (turns.game < JUDGED)]
-    of = legal.groupby(["player", legal.opens.map({True: "openers", False: "later"})], sort=False)
-    table = pd.DataFrame({"guesses": of.size()})
+    guesses = turns[turns.legal & (turns.game < JUDGED)]
+    groups = guesses.groupby(
+        ["player", guesses.opens.map({True: "openers", False: "later"})], sort=False
+    )
+    table = pd.DataFrame({"guesses": groups.size()})
     for name in TRAITS:
-        made, fitting = of[name].mean(), of[f"fitting {name}"].mean()
-        table[f"{name} (of fitting)"] = made.map(percent) + fitting.map(" ({:.1%})".format)
+        share, chance = groups[name].mean(), groups[f"fitting {name}"].mean()
+        table[f"{name} (of fitting)"] = share.map(percent) + chance.map(" ({:.1%})".format)
     return table
 
 
 def openers(turns: pd.DataFrame, knowledge: Knowledge) -> pd.DataFrame:
-    legal = turns[turns.legal & turns.opens & (turns.player != SOLVER)].copy()
-    index = legal.guess.map(knowledge.words.guess_index)
-    legal["opener_bits"] = knowledge.opener_bits[index]
-    legal["rank"] = knowledge.opener_ranks[index]
+    guesses = turns[turns.legal & turns.opens & (turns.player != SOLVER)].copy()
+    index = guesses.guess.map(knowledge.words.guess_index)
+    guesses["opener_bits"] = knowledge.opener_bits[index]
+    guesses["rank"] = knowledge.opener_ranks[index]
     lines = {}
-    for key, of in legal.groupby(["player", "how", "run"], sort=False):
-        word, count = next(iter(of.guess.value_counts(sort=True).items()))
-        one = of[of.guess == word].iloc[0]
+    for key, group in guesses.groupby(["player", "how", "run"], sort=False):
+        word, count = next(iter(group.guess.value_counts(sort=True).items()))
+        one = group[group.guess == word].iloc[0]
         lines[key] = {
-            "most common": f"{word} {percent(count / len(of))}", "its bits": one.opener_bits,
-            "its rank": int(one["rank"]), "mean bits": of.opener_bits.mean(),
-            "different": of.guess.nunique(),
+            "most common": f"{word} {percent(count / len(group))}", "its bits": one.opener_bits,
+            "its rank": int(one["rank"]), "mean bits": group.opener_bits.mean(),
+            "different": group.guess.nunique(),
         }  # fmt: skip
     table = pd.DataFrame(lines).T.rename_axis(["player", "how", "run"])
     return table.map(lambda cell: f"{cell:.2f}" if isinstance(cell, float) else cell)
@@ -253,32 +257,34 @@ def hard_secrets(games: pd.DataFrame, drawn: pd.DataFrame, knowledge: Knowledge)
     greedy = games[(games.player == TRAINED) & (games.how == "greedy")]
     lost = (~greedy.won).groupby(greedy.secret).all()
     rates = (~greedy.won).groupby(greedy.run).mean()
-    of_run = ", ".join(str(round(rate * len(lost))) for rate in rates)
+    losses = ", ".join(str(round(rate * len(lost))) for rate in rates)
     print(
-        f"\nGreedy games lost by each run: {of_run}. By all: {lost.sum()}, and "
+        f"\nGreedy games lost by each run: {losses}. By all: {lost.sum()}, and "
         f"{rates.prod() * len(lost):.2f} if it did not depend on the secret."
     )
-    of, answers = families(knowledge.words.allowed), knowledge.words.answer_index
+    groups, answers = families(knowledge.words.allowed), knowledge.words.answer_index
     wins = drawn.groupby(["secret", "player"]).won.mean().unstack()
     solver = games[games.player == SOLVER].set_index("secret")
     lines = {}
     for secret in lost.index[lost]:
-        pattern = max(patterns(secret), key=lambda one: len(of[one]))
-        like = f"{len(of[pattern])} ({sum(word in answers for word in of[pattern])})"
+        pattern = max(patterns(secret), key=lambda one: len(groups[one]))
+        count = f"{len(groups[pattern])} ({sum(word in answers for word in groups[pattern])})"
         shares = {f"{name} wins": percent(wins[name][secret]) for name in (START, TRAINED, TEACHER)}
-        solved = str(solver.length[secret]) if solver.won[secret] else "lost"
-        lines[secret.upper()] = {"like it": f"{pattern.upper()}, {like}", **shares, SOLVER: solved}
+        result = str(solver.length[secret]) if solver.won[secret] else "lost"
+        lines[secret.upper()] = {"like it": f"{pattern.upper()}, {count}", **shares, SOLVER: result}
     return pd.DataFrame(lines).T.rename_axis("secret")
 
 
 def traits_of(secrets: Sequence[str], knowledge: Knowledge) -> dict[str, dict[str, str]]:
     """Kind of trait -> secret -> its trait: the size of its largest family, and its letters."""
-    of = families(knowledge.words.allowed)
-    largest = {secret: max(len(of[pattern]) for pattern in patterns(secret)) for secret in secrets}
+    groups = families(knowledge.words.allowed)
+    sizes = {
+        secret: max(len(groups[pattern]) for pattern in patterns(secret)) for secret in secrets
+    }
     return {
         "largest family": {
-            secret: next(label for most, label in SIZES.items() if size <= most)
-            for secret, size in largest.items()
+            secret: next(label for limit, label in SIZES.items() if size <= limit)
+            for secret, size in sizes.items()
         },
         "letters": {s: "one twice" if len(set(s)) < len(s) else "all different" for s in secrets},
     }
@@ -286,30 +292,32 @@ def traits_of(secrets: Sequence[str], knowledge: Knowledge) -> dict[str, dict[st
 
 def loss_rates(drawn: pd.DataFrame, trait: Mapping[str, str]) -> pd.DataFrame:
     """Columns secrets, and for each player lost, low and high in 0..1."""
-    of = drawn.assign(lost=(~drawn.won).astype(float)).groupby([drawn.secret.map(trait), "player"])
-    found = of.apply(
+    groups = drawn.assign(lost=(~drawn.won).astype(float)).groupby(
+        [drawn.secret.map(trait), "player"]
+    )
+    rates = groups.apply(
         lambda g: pd.Series([g.lost.mean(), *win_interval(list(g.lost), list(g.secret))])
     )
-    found.columns = ["lost", "low", "high"]
-    return found.assign(secrets=of.secret.nunique()).rename_axis(["trait", "player"])
+    rates.columns = ["lost", "low", "high"]
+    return rates.assign(secrets=groups.secret.nunique()).rename_axis(["trait", "player"])
 
 
 def endings(turns: pd.DataFrame) -> pd.DataFrame:
     """How lost games ended, as shares of them."""
-    lost = turns[~turns.won & (turns.player != SOLVER)].groupby(GAME, sort=False)
-    found = lost[["fitting", "one_missing"]].last()
-    found["known"] = found.fitting == 1
-    found["ignored"] = (lost.fits.min() == 0).astype(float)
-    found["wasted"] = 1.0 - lost.accepted.min()
-    of = found.astype(float).groupby(["player", "how"])
-    shares = of[["known", "one_missing", "ignored", "wasted"]].mean().map(percent)
+    games = turns[~turns.won & (turns.player != SOLVER)].groupby(GAME, sort=False)
+    table = games[["fitting", "one_missing"]].last()
+    table["known"] = table.fitting == 1
+    table["ignored"] = (games.fits.min() == 0).astype(float)
+    table["wasted"] = 1.0 - games.accepted.min()
+    groups = table.astype(float).groupby(["player", "how"])
+    shares = groups[["known", "one_missing", "ignored", "wasted"]].mean().map(percent)
     shares.columns = [
         "one fitting word left",
         "four letters in place",
         "ignored a clue",
         "wasted a turn",
     ]
-    return shares.assign(lost=of.size(), fitting=of.fitting.median())
+    return shares.assign(lost=groups.size(), fitting=groups.fitting.median())
 
 
 def check_same_start(folders: Sequence[Path]) -> None:
@@ -332,10 +340,10 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("--limit", type=int, help="most secrets to play (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="of all draws")
-    chosen = parser.parse_args()
-    check_same_start(chosen.runs)
-    turns, knowledge = play_all(chosen.runs, chosen)
-    out = chosen.output or chosen.runs[0] / "learnt"
+    args = parser.parse_args()
+    check_same_start(args.runs)
+    turns, knowledge = play_all(args.runs, args)
+    out = args.output or args.runs[0] / "learnt"
     out.mkdir(parents=True, exist_ok=True)
     turns.to_csv(out / "turns.csv.gz", index=False)
     describe(turns, knowledge)
@@ -351,10 +359,10 @@ def describe(turns: pd.DataFrame, knowledge: Knowledge) -> None:
     show("Results", results(games))
     heats = [how for how in games.how.unique() if how != "greedy"]
     curves = {(how, within): chances(games, how, within) for how in heats for within in WITHIN}
-    for (how, within), found in curves.items():
+    for (how, within), tables in curves.items():
         title = f"pass@k at temperature {how}, in at most {within} guesses"
-        show(title, passes(found))
-        show("Secrets never won, " + title, never_won(found[max(found)]))
+        show(title, passes(tables))
+        show("Secrets never won, " + title, never_won(tables[max(tables)]))
     start, trained = (drawn[drawn.player == name] for name in (START, TRAINED))
     show("Secrets by the start's first half of games", gains(start, trained))
     skill = by_turn(turns[(turns.how == first) | (turns.player == SOLVER)])
@@ -368,9 +376,9 @@ def describe(turns: pd.DataFrame, knowledge: Knowledge) -> None:
     show("Secrets that all greedy runs lose", hard_secrets(games, drawn, knowledge))
     traits = traits_of(list(games.secret.unique()), knowledge)
     rates = {name: loss_rates(drawn, trait) for name, trait in traits.items()}
-    for name, of in rates.items():
-        told = [percent(row.lost, (row.low, row.high)) for row in of.itertuples()]
-        show(f"Games lost, by {name}", of[["secrets"]].astype(int).assign(lost=told))
+    for name, table in rates.items():
+        texts = [percent(row.lost, (row.low, row.high)) for row in table.itertuples()]
+        show(f"Games lost, by {name}", table[["secrets"]].astype(int).assign(lost=texts))
     show("How lost games ended", endings(turns[turns.how.isin(["greedy", first])]))
 
 

@@ -43,15 +43,15 @@ def show(row: Row, form: str = "") -> str:
     def sign(text: str) -> str:
         return f"+{text}" if gain and float(text) > 0 else text
 
-    told = sign(row["value"])
+    number = sign(row["value"])
     if form == "percent":
-        told += " %"
+        number += " %"
     if form == "interval":
         return f"{sign(row['low'])} to {sign(row['high'])}"
     if row["low"] and form != "value":
-        told += f" ({sign(row['low'])} to {sign(row['high'])})"
+        number += f" ({sign(row['low'])} to {sign(row['high'])})"
     decided = gain and row["low"] and float(row["low"]) * float(row["high"]) > 0
-    return f"**{told}**" if decided else told
+    return f"**{number}**" if decided else number
 
 
 def read_texts() -> dict[str, str]:
@@ -64,30 +64,30 @@ def read_texts() -> dict[str, str]:
 
 def fill(text: str, rows: dict[tuple[str, str], Row]) -> str:
     """The text with its numbers. Raises KeyError for one that no row has."""
-    return REFERENCE.sub(lambda at: show(rows[at[1], at[2]], (at[3] or "")[1:]), text)
+    return REFERENCE.sub(lambda m: show(rows[m[1], m[2]], (m[3] or "")[1:]), text)
 
 
 def name_unverified() -> str:
     """What no run has shown yet, and what of it no test on a CPU stands in for."""
     with (FOLDER / "checks" / "machines.csv").open(encoding="utf-8", newline="") as file:
         open_rows = [row for row in csv.DictReader(file) if not row["verified"]]
-    alone = [row["what"] for row in open_rows if not row["stand_in"]]
-    told = "; ".join(row["what"] for row in open_rows)
-    return f"{told}. A CPU tests a smaller stand-in for each but {' and '.join(alone)}."
+    gaps = [row["what"] for row in open_rows if not row["stand_in"]]
+    text = "; ".join(row["what"] for row in open_rows)
+    return f"{text}. A CPU tests a smaller stand-in for each but {' and '.join(gaps)}."
 
 
 def put(page: str, place: str, text: str) -> str:
     """The page with this text in this place."""
     path, _, name = place.partition(" ")
     if path.endswith(".yaml"):
-        told = textwrap.fill(
+        comment = textwrap.fill(
             "Result: " + text.replace("**", ""), _COLUMNS - 2, break_on_hyphens=False
         )
-        text = "".join(f"# {line}\n" for line in told.split("\n"))
+        text = "".join(f"# {line}\n" for line in comment.split("\n"))
         return _RESULT.sub(lambda _: text, page, count=1)
     begin, end = f"<!-- results: {name} -->", "<!-- end of results -->"
-    head, found, rest = page.partition(begin)
-    if not found or end not in rest:
+    head, marker, rest = page.partition(begin)
+    if not marker or end not in rest:
         raise ValueError(f"{path} must have the lines {begin.strip()} and {end.strip()}")
     paragraphs = [_wrap(part) for part in text.split("\n\n")]
     return f"{head}{begin}\n\n" + "\n\n".join(paragraphs) + f"\n\n{end}" + rest.partition(end)[2]
@@ -105,18 +105,18 @@ def render() -> dict[Path, str]:
     for place, text in read_texts().items():
         path = ROOT / place.partition(" ")[0]
         page = pages.get(path) or path.read_text(encoding="utf-8")
-        told = text.replace("{not verified}", name_unverified())
-        pages[path] = put(page, place, fill(told, rows))
+        template = text.replace("{not verified}", name_unverified())
+        pages[path] = put(page, place, fill(template, rows))
     return pages
 
 
 def read_wins(raw: str) -> dict[str, float]:
     """Secret -> share of its games that were won. raw: a file of results/."""
-    won = defaultdict(list)
+    wins = defaultdict(list)
     with lzma.open(FOLDER / raw, "rt", encoding="utf-8") as file:
         for game in map(json.loads, file):
-            won[game["secret"]].append(float(game["won"]))
-    return {secret: float(np.mean(games)) for secret, games in won.items()}
+            wins[game["secret"]].append(float(game["won"]))
+    return {secret: float(np.mean(games)) for secret, games in wins.items()}
 
 
 def compute_gain(raw: str, start: str) -> tuple[float, float, float]:
@@ -136,12 +136,12 @@ def add_gain(name: str, start: str) -> None:
     """
     rows = [row for row in read_rows(FOLDER) if row["measure"] in ("wins", "gain")]
     raw = {row["id"]: row for row in rows if row["measure"] == "wins" and row["raw"]}
-    for given in (name, start):
-        if given not in raw:
-            told = ", ".join(sorted(raw))
-            raise ValueError(f"{given} is no result with games; these are: {told}")
-    found = compute_gain(raw[name]["raw"], raw[start]["raw"])
-    ends = dict(zip(("value", "low", "high"), (f"{x:.1f}" for x in found), strict=True))
+    for result in (name, start):
+        if result not in raw:
+            names = ", ".join(sorted(raw))
+            raise ValueError(f"{result} is no result with games; these are: {names}")
+    numbers = compute_gain(raw[name]["raw"], raw[start]["raw"])
+    ends = dict(zip(("value", "low", "high"), (f"{x:.1f}" for x in numbers), strict=True))
     row = {**raw[name], "measure": "gain", **ends, "against": start}
     if not any((r["id"], r["against"]) == (name, start) for r in rows):
         append_rows(FOLDER / "recorded.csv", [row])

@@ -28,9 +28,9 @@ class Varied(RandomConsistent):
         self.name = "varied"
 
     def choices(self, state: State) -> NDArray[np.intp]:
-        fitting = super().choices(state)
-        varied = [i for i in fitting if len(set(self.pool[i])) == 5]
-        return np.array(varied) if varied else fitting
+        candidates = super().choices(state)
+        subset = [i for i in candidates if len(set(self.pool[i])) == 5]
+        return np.array(subset) if subset else candidates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,13 +41,13 @@ class ByState(DrGrpo):
     """
 
     def advantages(self, outcomes: StepOutcomes) -> Advantages:
-        found = [np.zeros(len(returns)) for returns in outcomes.returns]
-        alike = defaultdict(list)
+        advantages = [np.zeros(len(returns)) for returns in outcomes.returns]
+        by_state = defaultdict(list)
         for i, states in enumerate(outcomes.states):
             for k, state in enumerate(states):
-                alike[outcomes.groups[i], state].append((i, k))
-        for places in alike.values():
+                by_state[outcomes.groups[i], state].append((i, k))
+        for places in by_state.values():
             mean = np.mean([outcomes.returns[i][k] for i, k in places])
             for i, k in places:
-                found[i][k] = outcomes.returns[i][k] - mean if len(places) > 1 else 0.0
-        return Advantages(per_turn=found)
+                advantages[i][k] = outcomes.returns[i][k] - mean if len(places) > 1 else 0.0
+        return Advantages(per_turn=advantages)

@@ -43,8 +43,8 @@ class VerlGame:
 
         The word lists of this machine must be the ones that the files were written with.
         """
-        chosen: WordSettings = instantiate("words", settings["words"], WordSettings)
-        self.words, self.splits = chosen.load()
+        word_settings: WordSettings = instantiate("words", settings["words"], WordSettings)
+        self.words, self.splits = word_settings.load()
         if self.splits.digest != settings["splits"]:
             raise ConfigError(
                 f"words must be the lists that the files were written with (splits "
@@ -52,7 +52,7 @@ class VerlGame:
             )
         rollout: RolloutSettings = instantiate("rollout", settings["rollout"], RolloutSettings)
         knowledge = Knowledge(self.words, feedback_table(self.words))
-        self.mixed = chosen.protocol == "all"  # held-out secrets may be trained on, too
+        self.mixed = word_settings.protocol == "all"  # held-out secrets may be trained on, too
         self.rules: Rules = instantiate("rules", settings["rules"], Rules)
         self.style = instantiate("prompt", settings["prompt"], PromptStyle, game=self.rules)
         self.form = rollout.form
@@ -75,12 +75,12 @@ class VerlGame:
                 f"a row of another split of the secrets, {row.get('splits')!r}: write the files "
                 "with examples/verl/write_files.py"
             )
-        given, part = read_state(row, self.words, self.rules), row.get("split")
-        held_out = (name for name in ("val", "test") if given.secret in self.splits.secrets(name))
+        start, part = read_state(row, self.words, self.rules), row.get("split")
+        held_out = (name for name in ("val", "test") if start.secret in self.splits.secrets(name))
         if not self.mixed and part != (home := next(held_out, "train")):
-            raise ValueError(f"{given.secret} is a {home} secret and must not be a {part} secret")
-        state = given.state(self.rules.max_turns)
-        return Game(given.secret, self.words.allowed_set, self.rules, state=state)
+            raise ValueError(f"{start.secret} is a {home} secret and must not be a {part} secret")
+        state = start.state(self.rules.max_turns)
+        return Game(start.secret, self.words.allowed_set, self.rules, state=state)
 
     def reward(self, game: Game) -> GameReward:
         """The reward of a game, with what the algorithm charges for long answers."""
@@ -100,5 +100,5 @@ class VerlGame:
         laws = (scoring.CREDIT, scoring.FORFEIT, scoring.RETRY, scoring.OVERLONG)
         shares = dict.fromkeys([*self.rewards.components, *laws], 0.0) | reward.components
         shares.pop(scoring.KL, None)  # verl's own
-        found = {f"reward_{name}": share for name, share in shares.items()}
-        return {"acc": float(game.won), "guesses": float(len(game.turns)), **found}
+        parts = {f"reward_{name}": share for name, share in shares.items()}
+        return {"acc": float(game.won), "guesses": float(len(game.turns)), **parts}

@@ -38,20 +38,20 @@ class WordleLoop(AgentLoopBase):
         request, seconds, fields, talk = uuid4().hex, 0.0, {}, None
         stops = sorted(self.form.chat.tokenizer.stop_ids)
         while game.status is GameStatus.PLAYING and len(game.turns) != self.game.answers:
-            following = hear(self.form, game, talk, self.game.max_context)
-            if following is None:  # a game that does not fit is lost, as in training here
+            next_talk = hear(self.form, game, talk, self.game.max_context)
+            if next_talk is None:  # a game that does not fit is lost, as in training here
                 game.forfeit()
                 break
-            talk = following
-            most = min(self.game.max_tokens, self.game.max_context - len(talk.ids))
+            talk = next_talk
+            limit = min(self.game.max_tokens, self.game.max_context - len(talk.ids))
             begin = time.perf_counter()
             output = await self.server_manager.generate(
                 request_id=request,
                 prompt_ids=talk.ids,
-                sampling_params={**sampling_params, "max_tokens": most, "stop_token_ids": stops},
+                sampling_params={**sampling_params, "max_tokens": limit, "stop_token_ids": stops},
             )
             seconds += time.perf_counter() - begin
-            ids, logprobs = _read_answer(output, most)
+            ids, logprobs = _read_answer(output, limit)
             talk.answer(ids, len(game.turns), logprobs)
             say(self.form, game, ids, complete=ids[-1] in stops)
             oldest = fields.get(_OLDEST, output.extra_fields.get(_OLDEST))
@@ -76,14 +76,14 @@ class WordleLoop(AgentLoopBase):
         )
 
 
-def _read_answer(output: Any, most: int) -> tuple[list[int], list[float]]:
+def _read_answer(output: Any, limit: int) -> tuple[list[int], list[float]]:
     """Tokens and their log-probabilities. Raises ValueError if they cannot be trained on."""
     if output.log_probs is None:
         raise ValueError("actor_rollout_ref.rollout.calculate_log_probs must be true for Wordle")
     ids, logprobs = list(output.token_ids), list(output.log_probs)
-    if not 1 <= len(ids) <= most or len(logprobs) != len(ids):
+    if not 1 <= len(ids) <= limit or len(logprobs) != len(ids):
         raise ValueError(
-            f"an answer of the server must have 1 to {most} tokens with a log-probability each, "
+            f"an answer of the server must have 1 to {limit} tokens with a log-probability each, "
             f"not {len(ids)} with {len(logprobs)}"
         )
     return ids, logprobs
@@ -98,8 +98,8 @@ def _build(settings: str, tokenizer: Any, model_path: str) -> tuple[VerlGame, Fo
     from wordle_rl.backends.loading import read_stop_ids
 
     game = VerlGame(json.loads(settings))
-    adapted = HFTokenizer(tokenizer, extra_stop_ids=read_stop_ids(model_path))
-    form = build_form(game.form, Chat(adapted), game.style)
+    wrapper = HFTokenizer(tokenizer, extra_stop_ids=read_stop_ids(model_path))
+    form = build_form(game.form, Chat(wrapper), game.style)
     sampling = Sampling(max_tokens=game.max_tokens)
     check_room(form, sampling, game.max_context, guesses=game.most_earlier_guesses)
     return game, form

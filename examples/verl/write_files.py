@@ -54,8 +54,8 @@ def check_choices(setup: Experiment) -> None:
     check_choice("algorithm.reference", recipe.algorithm.reference, (START,))
     check_choice("rollout", recipe.rollout.kind, ("game", "turn"))
     check_choice("rollout.form", recipe.rollout.form, ("conversation", "tool"))
-    if taken := [key for key in ("init_from", "resume") if setup.config[key] is not None]:
-        raise ConfigError(f"{taken[0]} must be null for verl, not {setup.config[taken[0]]}")
+    if keys := [key for key in ("init_from", "resume") if setup.config[key] is not None]:
+        raise ConfigError(f"{keys[0]} must be null for verl, not {setup.config[keys[0]]}")
     if recipe.sampling.grammar is not None:
         raise ConfigError("sampling.grammar must be null for verl, which draws without it")
     if setup.trainer.lag:
@@ -71,8 +71,8 @@ def build_rows(setup: Experiment) -> dict[str, list[Row]]:
     """The rows of each part: train, val and test."""
     recipe, turns = setup.recipe, setup.recipe.rules.max_turns
     if recipe.states is not None:
-        given = [recipe.states[i] for i in range(len(recipe.states))]
-        secrets, starts = [g.secret for g in given], [g.state(turns) for g in given]
+        states = [recipe.states[i] for i in range(len(recipe.states))]
+        secrets, starts = [g.secret for g in states], [g.state(turns) for g in states]
     else:
         secrets = _choose_training_secrets(recipe)
         starts = [State(max_turns=turns)] * len(secrets)
@@ -80,11 +80,11 @@ def build_rows(setup: Experiment) -> dict[str, list[Row]]:
             starts = recipe.history.states(
                 secrets, range(len(secrets)), seed=recipe.seed, step=0, max_turns=turns
             )
-    empty = [State(max_turns=turns)]
+    opening = [State(max_turns=turns)]
     return {
         "train": _rows_of(setup, "train", secrets, starts),
-        "val": _rows_of(setup, "val", setup.validation, empty * len(setup.validation)),
-        "test": _rows_of(setup, "test", setup.test, empty * len(setup.test)),
+        "val": _rows_of(setup, "val", setup.validation, opening * len(setup.validation)),
+        "test": _rows_of(setup, "test", setup.test, opening * len(setup.test)),
     }
 
 
@@ -94,9 +94,9 @@ def _choose_training_secrets(recipe: Recipe) -> list[str]:
     if not share:
         return list(recipe.secrets)
     secrets = [] if share == 1 else list(recipe.secrets)
-    wanted = round(len(secrets) * share / (1 - share)) if share < 1 else len(recipe.secrets)
+    number = round(len(secrets) * share / (1 - share)) if share < 1 else len(recipe.secrets)
     draw = generator(Purpose.ALLOWED_SECRETS, seed=recipe.seed)
-    return [*secrets, *(pool[i] for i in draw.permutation(len(pool))[:wanted])]
+    return [*secrets, *(pool[i] for i in draw.permutation(len(pool))[:number])]
 
 
 def _rows_of(
@@ -205,14 +205,14 @@ def write_folder(folder: Path, setup: Experiment) -> dict[str, int]:
 
 def main(settings: list[str]) -> None:
     """settings: output=<folder>, and as train.py."""
-    given = [value.removeprefix(_OUTPUT) for value in settings if value.startswith(_OUTPUT)]
-    if len(given) != 1 or not given[0]:
+    folders = [value.removeprefix(_OUTPUT) for value in settings if value.startswith(_OUTPUT)]
+    if len(folders) != 1 or not folders[0]:
         raise ConfigError("output must be given once: output=<folder>")
     others = [value for value in settings if not value.startswith(_OUTPUT)]
     if not any(value.startswith("experiment=") for value in others):
         others.insert(0, "experiment=none")  # verl follows little of what the demo sets
     setup = build_experiment(resolve(compose_config("config", others)))
-    folder = ROOT / given[0]
+    folder = ROOT / folders[0]
     counts = write_folder(folder, setup)
     print(f"{folder}: {', '.join(f'{rows:,} {part}' for part, rows in counts.items())} rows")
     print(f"splits: {setup.splits.digest}")

@@ -44,14 +44,14 @@ HEALTHY = 4  # runs of each model and seed
 
 def draw(model: str, cause: str, rng: random.Random) -> str:
     """The settings that plant a cause, beside those of the model."""
-    rate, less = RATES[model], 10 ** rng.uniform(-0.2, 0.2)  # 0.6 to 1.6
-    own = f"{model}_{cause}"
+    rate, factor = RATES[model], 10 ** rng.uniform(-0.2, 0.2)  # 0.6 to 1.6
+    name = f"{model}_{cause}"
     match cause.partition(" ")[0]:
         case "healthy":
             algorithm = rng.choice(("grpo", "dr_grpo", "rloo"))
             groups = rng.choice((16, 20) if model == "micro" else (10, 12))
             return (
-                f"trainer.steps=14 optim.lr={rate * less:.2g} algorithm={algorithm} "
+                f"trainer.steps=14 optim.lr={rate * factor:.2g} algorithm={algorithm} "
                 f"rollout.groups={groups} num_generations={rng.choice((6, 8))} "
                 f"optim.schedule={rng.choice(('cosine', 'constant'))} "
                 f"sampling.temperature={rng.choice(TEMPERATURES[model])}"
@@ -68,7 +68,7 @@ def draw(model: str, cause: str, rng: random.Random) -> str:
         case "no_spread":
             return f"sampling.temperature={rng.uniform(0.01, 0.03):.2g}"
         case "never_wins":
-            return f"reward=win_only rules.max_turns=1 optim.lr={rate * less:.2g}"
+            return f"reward=win_only rules.max_turns=1 optim.lr={rate * factor:.2g}"
         case "unread":
             return f"model=untrained model.seed={rng.randrange(1000)} model.shape.hidden_size=64"
         case "cut":
@@ -91,7 +91,7 @@ def draw(model: str, cause: str, rng: random.Random) -> str:
             )
         case "few":
             return f"trainer.steps={rng.randint(2, 5)}"
-    raise ValueError(own)
+    raise ValueError(name)
 
 
 CAUSES = (
@@ -145,16 +145,16 @@ def main() -> None:
 
     admit_own([f"--config-dir={HERE / 'own'}"])
 
-    model, wanted = sys.argv[3], sys.argv[4:] or CAUSES
+    model, causes = sys.argv[3], sys.argv[4:] or CAUSES
     for seed in map(int, sys.argv[2].split(",")):
-        for cause in wanted:
+        for cause in causes:
             if model == "micro" or cause not in NOT_OF_MINI:
                 plant(root, model, MODELS[model], cause, seed)
 
 
 def plant(root: Path, model: str, base: str, cause: str, seed: int) -> None:
     rng = random.Random(f"{model} {cause} {seed}")
-    own = draw(model, cause, rng)
+    text = draw(model, cause, rng)
     name = f"{model}_{cause.replace(' ', '')}_{seed}"
     place = root / "seen" / name
     key = root / "key.jsonl"
@@ -167,18 +167,18 @@ def plant(root: Path, model: str, base: str, cause: str, seed: int) -> None:
             return
         shutil.rmtree(place)
     place.mkdir(parents=True)
-    typed = [*COMMON.split(), *base.split(), *own.split()]
-    typed += [f"seed={rng.randrange(2**31)}", f"output_dir={place}"]
-    settings = list({one.partition("=")[0]: one for one in typed}.values())
+    overrides = [*COMMON.split(), *base.split(), *text.split()]
+    overrides += [f"seed={rng.randrange(2**31)}", f"output_dir={place}"]
+    settings = list({one.partition("=")[0]: one for one in overrides}.values())
     begin = time.monotonic()
-    used = train(settings, place / "log")
+    seconds = train(settings, place / "log")
     if seed % 2:
         with key.open("a") as file:
             file.write(json.dumps({"run": place.name, "planted": name}) + "\n")
         print("a hidden run", end=" ")
     else:
-        print(name, own, end=" ")
-    print(f"{used:.0f} s, {time.monotonic() - begin:.0f} s", flush=True)
+        print(name, text, end=" ")
+    print(f"{seconds:.0f} s, {time.monotonic() - begin:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

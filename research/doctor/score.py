@@ -88,8 +88,8 @@ class Planted(NamedTuple):
     def said(self) -> list[str]:
         """What the doctor tells, the strongest first."""
         curves = Curves(self.rows)
-        found = [finding.cause for finding in diagnose(curves, self.settings)][:TOLD]
-        return found or ["healthy" if is_healthy(curves) else SILENT]
+        causes = [finding.cause for finding in diagnose(curves, self.settings)][:TOLD]
+        return causes or ["healthy" if is_healthy(curves) else SILENT]
 
     @property
     def named(self) -> bool:
@@ -111,18 +111,18 @@ class Planted(NamedTuple):
 
 def wins_of(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
     """The changes of training wins and of validation, in standard errors."""
-    played = [(row["train/win_rate"], row["train/games"]) for row in rows if row.get("train/games")]
-    third = max(1, len(played) // 3)
-    ends = [played[:third], played[-third:]]
+    pairs = [(row["train/win_rate"], row["train/games"]) for row in rows if row.get("train/games")]
+    third = max(1, len(pairs) // 3)
+    ends = [pairs[:third], pairs[-third:]]
     shares = [
-        (sum(won * games for won, games in end), sum(games for _, games in end)) for end in ends
+        (sum(rate * games for rate, games in end), sum(games for _, games in end)) for end in ends
     ]
     return _change(*shares), Curves(rows).rise_of_validation
 
 
 def _change(before: tuple[float, float], after: tuple[float, float]) -> float:
     """The change of a share in standard errors. Half a game more is won and lost: no error is 0."""
-    shares = [((won + 0.5) / (games + 1), games + 1) for won, games in (before, after)]
+    shares = [((wins + 0.5) / (games + 1), games + 1) for wins, games in (before, after)]
     errors = [share * (1 - share) / games for share, games in shares]
     return (shares[1][0] - shares[0][0]) / math.sqrt(sum(errors))
 
@@ -133,8 +133,8 @@ def _change(before: tuple[float, float], after: tuple[float, float]) -> float:
 def pack(root: Path) -> None:
     """Keep the metrics of the runs in plant.py's folder, beside those of earlier ones."""
     entries = map(json.loads, (root / "key.jsonl").read_text().splitlines())
-    once = {entry["planted"]: entry["run"] for entry in entries}  # two workers may meet at a run
-    key = {run: planted for planted, run in once.items()}
+    dirs = {entry["planted"]: entry["run"] for entry in entries}  # two workers may meet at a run
+    key = {run: plant for plant, run in dirs.items()}
     with lzma.open(KEPT, "rt", encoding="utf-8") as file:
         before = [{**json.loads(line), "half": "seen"} for line in file]
     lines = [json.dumps(run, separators=(",", ":")) for run in before]
@@ -146,7 +146,7 @@ def pack(root: Path) -> None:
             print(f"left out: {place.parent.name}/{name}")
             continue
         model, cause, seed = re.fullmatch(r"(\w+?)_(\w+)_(\d+)", name).groups()
-        kept = {
+        record = {
             "cause": re.sub(r"\d+$", "", cause),
             "model": model,
             "seed": int(seed),
@@ -156,7 +156,7 @@ def pack(root: Path) -> None:
             },
             "rows": [_short(row) for row in RunFolder(runs[0]).log("metrics").read()],
         }
-        lines.append(json.dumps(kept, separators=(",", ":")))
+        lines.append(json.dumps(record, separators=(",", ":")))
     with lzma.open(KEPT, "wt", encoding="utf-8", preset=9) as file:
         file.write("".join(f"{line}\n" for line in sorted(lines)))
     print(f"{len(lines)} runs, {KEPT.stat().st_size:,} bytes")
@@ -209,9 +209,9 @@ def summary_table(runs: Sequence[Planted]) -> list[str]:
         ("failing runs called healthy", is_ill, lambda run: run.said == ["healthy"]),
     ]
     lines = ["| what | hidden half | seen half |", "| --- | --- | --- |"]
-    for name, of, what in rows:
-        counted = [[what(run) for run in runs if run.half == half and of(run)] for half in HALVES]
-        lines.append(f"| {name} | {' | '.join(share(sum(one), len(one)) for one in counted)} |")
+    for name, scope, test in rows:
+        cells = [[test(run) for run in runs if run.half == half and scope(run)] for half in HALVES]
+        lines.append(f"| {name} | {' | '.join(share(sum(one), len(one)) for one in cells)} |")
     return lines
 
 
@@ -229,23 +229,23 @@ def cause_table(runs: Sequence[Planted]) -> list[str]:
         "| --- | --- | --- | --- | --- |",
     ]
     for cause, words in SHOULD_SAY.items():
-        own = [run for run in runs if run.cause == cause]
-        halves = [[run.named for run in own if run.half == half] for half in HALVES]
-        named = " | ".join(share(sum(one), len(one)) for one in halves)
-        took = f"{sum(run.took for run in own)} of {len(own)}"
-        lines.append(f"| {cause} | {', or '.join(words)} | {named} | {took} |")
+        group = [run for run in runs if run.cause == cause]
+        halves = [[run.named for run in group if run.half == half] for half in HALVES]
+        cells = " | ".join(share(sum(one), len(one)) for one in halves)
+        count = f"{sum(run.took for run in group)} of {len(group)}"
+        lines.append(f"| {cause} | {', or '.join(words)} | {cells} | {count} |")
     return lines
 
 
 def confusion_table(runs: Sequence[Planted]) -> list[str]:
     """Rows: what was planted. Columns: what the doctor said first, by the same names."""
     names = {words[0]: cause for cause, words in SHOULD_SAY.items()} | {SILENT: "no cause"}
-    said = Counter((run.cause, names[run.said[0]]) for run in runs)
-    columns = [name for name in names.values() if any(said[cause, name] for cause in SHOULD_SAY)]
+    counts = Counter((run.cause, names[run.said[0]]) for run in runs)
+    columns = [name for name in names.values() if any(counts[cause, name] for cause in SHOULD_SAY)]
     lines = [f"| planted | {' | '.join(columns)} |", "| --- |" + " --- |" * len(columns)]
     for cause in SHOULD_SAY:
-        counts = [str(said[cause, name] or "") for name in columns]
-        lines.append(f"| {cause} | {' | '.join(counts)} |")
+        cells = [str(counts[cause, name] or "") for name in columns]
+        lines.append(f"| {cause} | {' | '.join(cells)} |")
     return lines
 
 
@@ -272,26 +272,26 @@ def _numbers(run: Planted, metric: str) -> dict[str, float]:
 def best_threshold(runs: Sequence[Planted]) -> Threshold:
     """The threshold with the most sensitivity less false alarms (Youden's J)."""
     metrics = [name for name in METRICS if name not in _PLANNED]
-    best, most = None, -math.inf
+    best, top = None, -math.inf
     for metric in (*metrics, "reward/mean", "reward/std"):
         numbers = [(_numbers(run, metric), is_ill(run)) for run in runs]
         for number in ("first", "last", "change", "rise"):
             values = np.array([one[number] for one, _ in numbers])
             ill = np.array([one for _, one in numbers])
-            known = np.unique(values[np.isfinite(values)])
-            for limit in (known[1:] + known[:-1]) / 2:
+            levels = np.unique(values[np.isfinite(values)])
+            for limit in (levels[1:] + levels[:-1]) / 2:
                 for above in (True, False):
                     alarm = values > limit if above else values < limit
                     score = alarm[ill].mean() - alarm[~ill].mean()
-                    if score > most:
-                        best, most = Threshold(metric, number, above, float(limit)), score
+                    if score > top:
+                        best, top = Threshold(metric, number, above, float(limit)), score
     assert best is not None
     return best
 
 
 def metric_table(runs: Sequence[Planted]) -> list[str]:
-    told = [run for run in runs if run.cause != "few"]
-    rule = best_threshold([run for run in told if run.half == "seen"])
+    subset = [run for run in runs if run.cause != "few"]
+    rule = best_threshold([run for run in subset if run.half == "seen"])
     side = "above" if rule.above else "below"
     names = {
         "first": "mean of the first third of",
@@ -308,7 +308,7 @@ def metric_table(runs: Sequence[Planted]) -> list[str]:
         ("the doctor", alarmed),
     ):
         cells = [
-            [alarm(run) for run in told if run.half == half and is_ill(run) == ill]
+            [alarm(run) for run in subset if run.half == half and is_ill(run) == ill]
             for half in HALVES
             for ill in (True, False)
         ]

@@ -30,11 +30,11 @@ def board(*clues: tuple[str, str], max_turns: int = 6) -> State:
         raise ValueError(
             f"a board of {max_turns} turns must leave one of them, not have {len(clues)} clues"
         )
-    clean = []
+    history = []
     for guess, feedback in clues:
         word = read_word("guess", guess)
-        clean.append(Clue(word, read_feedback(word, feedback)))
-    return State(clues=tuple(clean), turn=len(clean), max_turns=max_turns)
+        history.append(Clue(word, read_feedback(word, feedback)))
+    return State(clues=tuple(history), turn=len(history), max_turns=max_turns)
 
 
 def build_knowledge(words: WordLists | None = None) -> Knowledge:
@@ -97,7 +97,7 @@ def score_guess(
     rules = rules or Rules(max_turns=state.max_turns)
     turn = Game(word, knowledge.words.allowed_set, rules, state=state).play(word)
     mask, fits = knowledge.candidates(state), knowledge.is_consistent(word, state)
-    bits, after = knowledge.outlook(word, mask)
+    bits, num_left = knowledge.outlook(word, mask)
     return GuessScore(
         guess=word,
         kind=turn.kind,
@@ -106,5 +106,5 @@ def score_guess(
         bits=bits,
         best_bits=knowledge.best_entropy(state),
         candidates=int(mask.sum()),
-        expected_candidates=after,
+        expected_candidates=num_left,
     )

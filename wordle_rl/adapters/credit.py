@@ -61,34 +61,34 @@ def token_advantages(
 
     Raises ValueError for shapes that do not fit, and for a group of one game.
     """
-    turns = [np.asarray(each, dtype=float) for each in rewards]
-    lengths = [np.asarray(each) for each in tokens]
+    turns = [np.asarray(row, dtype=float) for row in rewards]
+    lengths = [np.asarray(row) for row in tokens]
     numbers = np.asarray(groups)
     _check(turns, lengths, numbers)
-    for name, value, known in (("credit", credit, Credit), ("baseline", baseline, Baseline)):
-        if value not in get_args(known):
-            raise ValueError(f"{name} must be one of {', '.join(get_args(known))}, not {value!r}")
+    for name, value, kinds in (("credit", credit, Credit), ("baseline", baseline, Baseline)):
+        if value not in get_args(kinds):
+            raise ValueError(f"{name} must be one of {', '.join(get_args(kinds))}, not {value!r}")
     if not 0.0 <= discount <= 1.0:
         raise ValueError(f"discount must be from 0 to 1, not {discount}")
     share = 0.0 if credit == "summed" else discount
     outcomes = StepOutcomes(
         groups=numbers,
-        returns=[_sum_from_each(each, share) for each in turns],
+        returns=[_sum_from_each(row, share) for row in turns],
         won=np.zeros(len(turns), bool),
-        complete=[np.ones(len(each), bool) for each in turns],
+        complete=[np.ones(len(row), bool) for row in turns],
         by_turn=credit != "game",
         discount=share,
     )
     judge = game_advantages if credit == "game" else turn_advantages
     per_turn = judge(outcomes, _COMPARE[baseline])
     if credit == "summed":
-        per_turn = [_sum_from_each(each, discount) for each in per_turn]
-    return [np.repeat(each, counts) for each, counts in zip(per_turn, lengths, strict=True)]
+        per_turn = [_sum_from_each(row, discount) for row in per_turn]
+    return [np.repeat(row, counts) for row, counts in zip(per_turn, lengths, strict=True)]
 
 
 def _sum_from_each(values: Array, discount: float) -> Array:
     """[K] of [K]: each number and the later ones, which count discount to the power of how late."""
-    sums = accumulate(values[::-1].tolist(), lambda later, now: now + discount * later)
+    sums = accumulate(values[::-1].tolist(), lambda total, value: value + discount * total)
     return np.array(list(sums)[::-1])
 
 
@@ -98,11 +98,11 @@ def _check(rewards: list[Array], tokens: list[Array], groups: Array) -> None:
             f"rewards, tokens and groups must have one entry for each game, not {len(rewards)}, "
             f"{len(tokens)} and {len(groups)}"
         )
-    for number, (earned, counts) in enumerate(zip(rewards, tokens, strict=True)):
-        if earned.ndim != 1 or earned.shape != counts.shape or not len(earned):
+    for number, (values, counts) in enumerate(zip(rewards, tokens, strict=True)):
+        if values.ndim != 1 or values.shape != counts.shape or not len(values):
             raise ValueError(
                 f"game {number} must have one reward and one count of tokens for each turn, not "
-                f"{earned.tolist()} and {counts.tolist()}"
+                f"{values.tolist()} and {counts.tolist()}"
             )
         if counts.dtype.kind not in "iu" or (counts < 0).any():
             raise ValueError(

@@ -66,7 +66,7 @@ class StepOutcomes:
 
     def spread(self, values: Array) -> list[Array]:
         """[R] of [K]: a number of each rollout [R], repeated at each of its turns."""
-        return [np.full(len(of), value) for of, value in zip(self.returns, values, strict=True)]
+        return [np.full(len(row), value) for row, value in zip(self.returns, values, strict=True)]
 
     def members(self) -> list[Array]:
         """The indices of each group's rollouts."""
@@ -86,11 +86,11 @@ class Advantages:
     @property
     def teaches(self) -> Array:
         """[R] False where every advantage is exactly 0."""
-        found = [bool(np.any(turns)) for turns in self.per_turn]
+        mask = [bool(np.any(turns)) for turns in self.per_turn]
         if self.per_token is not None:
-            more = [any(np.any(tokens) for tokens in turns) for turns in self.per_token]
-            found = np.logical_or(found, more)
-        return np.array(found, bool)
+            token_mask = [any(np.any(tokens) for tokens in turns) for turns in self.per_token]
+            mask = np.logical_or(mask, token_mask)
+        return np.array(mask, bool)
 
 
 @dataclass(frozen=True, kw_only=True)

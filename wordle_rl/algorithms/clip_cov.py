@@ -35,10 +35,10 @@ class ClipCov(PolicyGradient):
 
     def learns(self, logprobs: Array, advantages: Array, draw: np.random.Generator) -> Array | None:
         covariance = (logprobs - logprobs.mean()) * (advantages - advantages.mean())
-        high = np.flatnonzero((covariance >= self.cov_low) & (covariance <= self.cov_high))
-        count = min(max(int(self.share * len(logprobs)), 1), len(high))
+        candidates = np.flatnonzero((covariance >= self.cov_low) & (covariance <= self.cov_high))
+        count = min(max(int(self.share * len(logprobs)), 1), len(candidates))
         learnt = np.ones(len(logprobs), bool)
-        learnt[draw.choice(high, count, replace=False) if count else []] = False
+        learnt[draw.choice(candidates, count, replace=False) if count else []] = False
         return learnt
 
     def weights(self, lengths: Array, used: Array, units: Array) -> Array:

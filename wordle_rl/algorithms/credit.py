@@ -46,10 +46,10 @@ def turn_advantages(outcomes: StepOutcomes, compare: Compare) -> list[Array]:
     """
     advantages = [np.zeros(len(returns)) for returns in outcomes.returns]
     for turn in range(max(map(len, advantages), default=0)):
-        playing = [i for i, values in enumerate(advantages) if len(values) > turn]
-        rewards = np.array([outcomes.returns[i][turn] for i in playing])
-        at_turn = _within_groups(rewards, outcomes.groups[playing], compare)
-        for i, advantage in zip(playing, at_turn, strict=True):
+        members = [i for i, values in enumerate(advantages) if len(values) > turn]
+        rewards = np.array([outcomes.returns[i][turn] for i in members])
+        at_turn = _within_groups(rewards, outcomes.groups[members], compare)
+        for i, advantage in zip(members, at_turn, strict=True):
             advantages[i][turn] = advantage
     return advantages
 
@@ -75,10 +75,10 @@ def group_advantages(rewards: Array, scale: Scale) -> Array:
     """
     check_group(rewards)
     spread = has_spread(rewards)
-    centred = np.where(spread, rewards - rewards.mean(axis=1, keepdims=True), 0.0)
+    differences = np.where(spread, rewards - rewards.mean(axis=1, keepdims=True), 0.0)
     if scale == "none":
-        return centred
-    return centred / np.where(spread, rewards.std(axis=1, keepdims=True, ddof=1), 1.0)
+        return differences
+    return differences / np.where(spread, rewards.std(axis=1, keepdims=True, ddof=1), 1.0)
 
 
 def check_group(rewards: Array) -> None:
@@ -97,7 +97,7 @@ def turn_gae(returns: Array, values: Array, *, discount: float, lam: float) -> A
     """
     rewards = returns - discount * np.append(returns[1:], 0.0)
     errors = rewards + discount * np.append(values[1:], 0.0) - values
-    estimates, later = np.zeros(len(errors)), 0.0
+    estimates, estimate = np.zeros(len(errors)), 0.0
     for turn in range(len(errors))[::-1]:
-        later = estimates[turn] = errors[turn] + discount * lam * later
+        estimate = estimates[turn] = errors[turn] + discount * lam * estimate
     return estimates

@@ -38,18 +38,18 @@ class Dapo(PolicyGradient):
     def penalties(
         self, lengths: Array, max_tokens: int, divergence: Array | None = None
     ) -> dict[str, Array]:
-        found = super().penalties(lengths, max_tokens, divergence)
+        parts = super().penalties(lengths, max_tokens, divergence)
         if self.overlong == "punish":
             buffer = self.overlong_buffer * max_tokens
-            beyond = (lengths.astype(np.float64) - (max_tokens - buffer)) / buffer
-            found["overlong"] = -beyond.clip(0.0, 1.0)
-        return found
+            excess = (lengths.astype(np.float64) - (max_tokens - buffer)) / buffer
+            parts["overlong"] = -excess.clip(0.0, 1.0)
+        return parts
 
     def advantages(self, outcomes: StepOutcomes) -> Advantages:
-        found = super().advantages(outcomes)
+        advantages = super().advantages(outcomes)
         if self.overlong != "filter":
-            return found
-        pairs = zip(found.per_turn, outcomes.complete, strict=True)
+            return advantages
+        pairs = zip(advantages.per_turn, outcomes.complete, strict=True)
         return Advantages(per_turn=[np.where(whole, a, 0.0) for a, whole in pairs])
 
     def weights(self, lengths: Array, used: Array, units: Array) -> Array:

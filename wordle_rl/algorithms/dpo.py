@@ -69,10 +69,10 @@ class Dpo(Algorithm):
         return used / (pairs * np.maximum(tokens[units], 1.0))
 
     def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
-        gained = (terms.advantages * (terms.logprobs - terms.ref_logprobs)).sum(-1)
+        gains = (terms.advantages * (terms.logprobs - terms.ref_logprobs)).sum(-1)
         of_one_unit = terms.units[:, None] == terms.units[None, :]
-        margin = self.beta * (of_one_unit * gained[None, :]).sum(-1)  # [S], equal within a pair
-        everywhere = (terms.trained + 0.0) * margin[:, None]
-        metrics = {"margin": everywhere, "preferred": everywhere > _ROUNDING}
+        margin = self.beta * (of_one_unit * gains[None, :]).sum(-1)  # [S], equal within a pair
+        margins = (terms.trained + 0.0) * margin[:, None]
+        metrics = {"margin": margins, "preferred": margins > _ROUNDING}
         # -log sigmoid(x) = log(1 + exp(-x)), without overflow
-        return xp.logaddexp(xp.zeros_like(everywhere), -everywhere), metrics
+        return xp.logaddexp(xp.zeros_like(margins), -margins), metrics

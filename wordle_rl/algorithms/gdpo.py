@@ -29,9 +29,11 @@ class Gdpo(PolicyGradient):
         sums = [np.zeros(len(returns)) for returns in outcomes.returns]
         for name in dict.fromkeys(name for parts in outcomes.parts for name in parts):
             weight = outcomes.weights.get(name, 1.0)
-            own = [parts.get(name, 0.0 * a) for parts, a in zip(outcomes.parts, sums, strict=True)]
-            found = super().advantages(replace(outcomes, returns=own)).per_turn
-            sums = [a + weight * b for a, b in zip(sums, found, strict=True)]
+            values = [
+                parts.get(name, 0.0 * a) for parts, a in zip(outcomes.parts, sums, strict=True)
+            ]
+            advantages = super().advantages(replace(outcomes, returns=values)).per_turn
+            sums = [a + weight * b for a, b in zip(sums, advantages, strict=True)]
         # By game, all turns of a rollout have its advantage, which counts once.
         unit = deviation(np.concatenate([a if outcomes.by_turn else a[:1] for a in sums]))
         return Advantages(per_turn=[a / (unit or 1.0) for a in sums])

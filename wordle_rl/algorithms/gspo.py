@@ -26,15 +26,15 @@ class Gspo(PolicyGradient):
     scale: Scale = "std"
 
     def advantages(self, outcomes: StepOutcomes) -> Advantages:
-        found = super().advantages(outcomes)
-        return replace(found, units=np.arange(len(found.per_turn)))
+        advantages = super().advantages(outcomes)
+        return replace(advantages, units=np.arange(len(advantages.per_turn)))
 
     def log_ratio(self, xp: Any, terms: LossInputs) -> Any:
-        moved = terms.logprobs - terms.old_logprobs  # 0 where not trained
+        shift = terms.logprobs - terms.old_logprobs  # 0 where not trained
         tokens = _of_rollout((terms.trained + 0.0).sum(-1), terms.units)[:, None]
-        total = _of_rollout(constant(xp, moved).sum(-1), terms.units)[:, None]
+        total = _of_rollout(constant(xp, shift).sum(-1), terms.units)[:, None]
         mean = total / xp.clip(tokens, 1.0, None)
-        return mean + moved - constant(xp, moved)  # the mean's value, each token's own gradient
+        return mean + shift - constant(xp, shift)  # the mean's value, each token's own gradient
 
 
 def _of_rollout(sums: Any, units: Any) -> Any:

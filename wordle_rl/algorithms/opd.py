@@ -39,6 +39,6 @@ class Opd(Grpo):
 
     def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
         gap = terms.ref_logprobs - terms.old_logprobs
-        together = replace(terms, advantages=gap + self.reward_weight * terms.advantages)
-        loss, metrics = super().loss(xp, together)
+        inputs = replace(terms, advantages=gap + self.reward_weight * terms.advantages)
+        loss, metrics = super().loss(xp, inputs)
         return loss, {"kl": kl_k3(xp, terms.logprobs, terms.ref_logprobs), **metrics}

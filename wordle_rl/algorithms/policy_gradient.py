@@ -153,9 +153,9 @@ def clipped_surrogate(
     Source: PPO (arXiv 1707.06347), eq. 7; the asymmetric range is DAPO's (arXiv 2503.14476).
     """
     ratio = xp.exp(log_ratio)
-    free = ratio * advantages
-    clipped = xp.clip(ratio, 1.0 - low, 1.0 + high) * advantages
-    return -xp.minimum(free, clipped), ratio, clipped < free
+    gain = ratio * advantages
+    clipped_gain = xp.clip(ratio, 1.0 - low, 1.0 + high) * advantages
+    return -xp.minimum(gain, clipped_gain), ratio, clipped_gain < gain
 
 
 def kl_k3(xp: Any, logprobs: Any, ref_logprobs: Any) -> Any:

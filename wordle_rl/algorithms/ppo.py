@@ -59,7 +59,7 @@ class Ppo(PolicyGradient):
         targets = [a + v for a, v in zip(estimates, outcomes.values, strict=True)]
         unit = deviation(np.concatenate(targets))
         if self.scale == "std":
-            estimates = _standardised(estimates)
+            estimates = _standardise(estimates)
         return Advantages(per_turn=estimates, targets=targets, target_scale=unit or 1.0)
 
     def weights(self, lengths: Array, used: Array, units: Array) -> Array:
@@ -88,13 +88,13 @@ def clipped_value_loss(
     """
     errors = ((values - targets) / scale) ** 2
     if clip > 0.0:
-        near = old_values + xp.clip(values - old_values, -clip * scale, clip * scale)
-        errors = xp.maximum(errors, ((near - targets) / scale) ** 2)
+        clipped_values = old_values + xp.clip(values - old_values, -clip * scale, clip * scale)
+        errors = xp.maximum(errors, ((clipped_values - targets) / scale) ** 2)
     return 0.5 * errors
 
 
-def _standardised(estimates: list[Array]) -> list[Array]:
+def _standardise(estimates: list[Array]) -> list[Array]:
     """Estimates with mean 0 and deviation 1 over all of them; zeros if all are equal."""
-    every = np.concatenate(estimates)
-    unit = deviation(every)
-    return [(a - every.mean()) / unit if unit else np.zeros(len(a)) for a in estimates]
+    numbers = np.concatenate(estimates)
+    unit = deviation(numbers)
+    return [(a - numbers.mean()) / unit if unit else np.zeros(len(a)) for a in estimates]

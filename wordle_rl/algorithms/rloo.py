@@ -37,5 +37,5 @@ def leave_one_out(rewards: Array) -> Array:
     Source: RLOO (arXiv 2402.14740), section 2.
     """
     check_group(rewards)
-    others = (rewards.sum(axis=1, keepdims=True) - rewards) / (rewards.shape[1] - 1)
-    return np.where(has_spread(rewards), rewards - others, 0.0)
+    baseline = (rewards.sum(axis=1, keepdims=True) - rewards) / (rewards.shape[1] - 1)
+    return np.where(has_spread(rewards), rewards - baseline, 0.0)

@@ -47,7 +47,7 @@ _TRUNKS: dict[AdapterFormat, dict[str, str]] = {  # of each form -> the other's
     "mlx": {"model": "model", "language_model.model": "model.language_model"},
 }
 # PEFT's settings that change nothing in what is computed, or that _describe_mlx() carries over.
-_CARRIED = (
+_CARRIED_KEYS = (
     "task_type",
     "auto_mapping",
     "peft_version",
@@ -66,14 +66,14 @@ _CARRIED = (
     "qalora_group_size",
     "eva_config",
 )
-_COMPUTED = {  # what peft computes, or check_targets() refuses
-    *_CARRIED,
+_KNOWN_KEYS = {  # what peft computes, or check_targets() refuses
+    *_CARRIED_KEYS,
     *["peft_type", "bias", "init_lora_weights", "modules_to_save", "trainable_token_indices"],
     *["fan_in_fan_out", "rank_pattern", "alpha_pattern", "use_dora", "lora_bias", "loftq_config"],
     *["corda_config", "lora_ga_config", "runtime_config", "ensure_weight_tying"],
 }
-_OF_MLX = ("rank", "scale", "dropout", "keys", "alpha")  # older versions wrote alpha, unused
-_PLAIN: dict[str, tuple[Any, ...]] = {  # the only values that mlx-lm can express
+_MLX_KEYS = ("rank", "scale", "dropout", "keys", "alpha")  # older versions wrote alpha, unused
+_PLAIN_VALUES: dict[str, tuple[Any, ...]] = {  # the only values that mlx-lm can express
     "peft_type": ("LORA",),
     "bias": ("none",),
     # Others change the base under the adapter.
@@ -95,32 +95,32 @@ def read_adapter_form(folder: Path) -> AdapterFormat:
     config = read_object(folder / ADAPTER)
     if "peft_type" in config:
         _check_kind(folder, "peft_type", config["peft_type"], "LORA")
-        _check_entries(folder, config, ("r", "lora_alpha"), _COMPUTED)
+        _check_entries(folder, config, ("r", "lora_alpha"), _KNOWN_KEYS)
         return "peft"
     if "lora_parameters" in config or "fine_tune_type" in config:
         kind, entries = config.get("fine_tune_type", "lora"), config.get("lora_parameters") or {}
         _check_kind(folder, "fine_tune_type", kind, "lora")
-        _check_entries(folder, entries, ("rank", "scale"), _OF_MLX)
+        _check_entries(folder, entries, ("rank", "scale"), _MLX_KEYS)
         return "mlx"
     raise ConfigError(f"{folder / ADAPTER}: neither PEFT's nor mlx-lm's")
 
 
-def _check_kind(folder: Path, entry: str, kind: Any, right: str) -> None:
-    if kind != right:
+def _check_kind(folder: Path, entry: str, kind: Any, lora: str) -> None:
+    if kind != lora:
         raise ConfigError(
-            f"{folder / ADAPTER}: {entry}={kind}, and only adapters of LoRA ({entry}={right}) can "
+            f"{folder / ADAPTER}: {entry}={kind}, and only adapters of LoRA ({entry}={lora}) can "
             "be loaded"
         )
 
 
 def _check_entries(
-    folder: Path, entries: Mapping[str, Any], needed: Sequence[str], known: Collection[str]
+    folder: Path, entries: Mapping[str, Any], needs: Sequence[str], names: Collection[str]
 ) -> None:
     """Raise ConfigError for an entry that is missing, or that nobody here computes."""
-    if lacking := [name for name in needed if entries.get(name) is None]:
-        raise ConfigError(f"{folder / ADAPTER} lacks {lacking[0]}, which libraries would fill in")
+    if gaps := [name for name in needs if entries.get(name) is None]:
+        raise ConfigError(f"{folder / ADAPTER} lacks {gaps[0]}, which libraries would fill in")
     for name, value in entries.items():
-        if value and name not in known:
+        if value and name not in names:
             raise ConfigError(f"{folder / ADAPTER}: {name}={value!r} cannot be computed here")
 
 
@@ -159,8 +159,8 @@ def find_base(folder: Path, wanted: AdapterFormat | None = None) -> tuple[str, s
 def has_tokenizer(folder: Path) -> bool:
     """Whether an adapter's folder has a tokenizer with its template, which a copy may lose."""
     file = folder / "tokenizer_config.json"
-    apart = (folder / TEMPLATE).is_file()
-    return file.is_file() and (apart or "chat_template" in read_object(file))
+    has_template = (folder / TEMPLATE).is_file()
+    return file.is_file() and (has_template or "chat_template" in read_object(file))
 
 
 def check_targets(folder: Path, names: Iterable[str]) -> None:
@@ -169,13 +169,13 @@ def check_targets(folder: Path, names: Iterable[str]) -> None:
     names: of the matrices that it changes, or of their weights.
     """
     config = read_object(folder / ADAPTER)
-    more = [name for name in ("modules_to_save", "trainable_token_indices") if config.get(name)]
-    more += ["bias"] if config.get("bias", "none") != "none" else []
-    more += sorted({name for name in names if not re.search(r"\.\d+\.", name)})
-    if more:
+    extras = [name for name in ("modules_to_save", "trainable_token_indices") if config.get(name)]
+    extras += ["bias"] if config.get("bias", "none") != "none" else []
+    extras += sorted({name for name in names if not re.search(r"\.\d+\.", name)})
+    if extras:
         raise ConfigError(
             f"{folder / ADAPTER}: an adapter must change only matrices of the layers, and this one "
-            f"has {more[0]}: train one without it"
+            f"has {extras[0]}: train one without it"
         )
 
 
@@ -186,30 +186,30 @@ def convert_adapter(source: Path, target: Path, *, base: str | None = None) -> A
     before anything is written, for an adapter that cannot be converted.
     """
     form = read_adapter_form(source)
-    other: AdapterFormat = "mlx" if form == "peft" else "peft"
+    other_form: AdapterFormat = "mlx" if form == "peft" else "peft"
     config, modules = read_object(source / ADAPTER), set[str]()
     if target.exists():
         raise ConfigError(f"{target} exists already: name a new folder")
-    converted = {}
+    tensors = {}
     for name, tensor in read_weights(source / FILES[form]).items():
-        module, new = _convert_name(source, form, name, tensor.ndim)
+        module, key = _convert_name(source, form, name, tensor.ndim)
         modules.add(module)
-        converted[new] = tensor.T.contiguous()
-    described = _describe_mlx if form == "peft" else _describe_peft
+        tensors[key] = tensor.T.contiguous()
+    describe = _describe_mlx if form == "peft" else _describe_peft
     try:
-        new_config = described(config, sorted(modules))
+        new_config = describe(config, sorted(modules))
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{source / ADAPTER}: an entry is missing or wrong ({error})") from None
     if base is not None:
-        new_config[_BASE[other]] = base
+        new_config[_BASE[other_form]] = base
     target.mkdir(parents=True)
-    save_file(converted, target / FILES[other], metadata={"format": "pt"})
+    save_file(tensors, target / FILES[other_form], metadata={"format": "pt"})
     write_json(target / ADAPTER, new_config)
     write_stages(target, stages_of(source))
     write_base(target, base_of(source) if base is None else {})
     if (template := source / TEMPLATE).is_file():
         shutil.copy(template, target)
-    return other
+    return other_form
 
 
 def _convert_name(source: Path, form: AdapterFormat, name: str, axes: int) -> tuple[str, str]:
@@ -217,14 +217,14 @@ def _convert_name(source: Path, form: AdapterFormat, name: str, axes: int) -> tu
 
     axes: of the weight. Raises ConfigError for a weight that the other form cannot name.
     """
-    found = _NAMES[form].fullmatch(name)
-    if found is None or found[1] not in _TRUNKS[form] or axes != 2:
+    match = _NAMES[form].fullmatch(name)
+    if match is None or match[1] not in _TRUNKS[form] or axes != 2:
         raise ConfigError(f"{source}: {name} is no LoRA weight of a layer that can be mapped")
-    trunk, layer, module, letter = found.groups()
-    adapted = f"{_TRUNKS[form][trunk]}.layers.{layer}.{module}"
+    trunk, layer, module, letter = match.groups()
+    matrix = f"{_TRUNKS[form][trunk]}.layers.{layer}.{module}"
     if form == "peft":
-        return adapted, f"{adapted}.lora_{letter.lower()}"
-    return adapted, f"base_model.model.{adapted}.lora_{letter.upper()}.weight"
+        return matrix, f"{matrix}.lora_{letter.lower()}"
+    return matrix, f"base_model.model.{matrix}.lora_{letter.upper()}.weight"
 
 
 def _describe_mlx(config: dict[str, Any], modules: list[str]) -> dict[str, Any]:
@@ -233,10 +233,10 @@ def _describe_mlx(config: dict[str, Any], modules: list[str]) -> dict[str, Any]:
     Ends of names would fit more layers than were adapted, or matrices of a vision tower.
     """
     for name, value in config.items():
-        if name in _PLAIN:
-            can_be_said = value in _PLAIN[name]
+        if name in _PLAIN_VALUES:
+            can_be_said = value in _PLAIN_VALUES[name]
         else:
-            can_be_said = not value or name in _CARRIED
+            can_be_said = not value or name in _CARRIED_KEYS
         if not can_be_said:
             raise ConfigError(f"mlx-lm has nothing for {name}={value!r}")
     root = math.sqrt(config["r"]) if config.get("use_rslora") else config["r"]
@@ -275,10 +275,10 @@ def check_loaded_adapter(settings: LoraSettings, *, rank: int, alpha: float) -> 
 
     alpha may be off by rounding, because mlx-lm stores alpha / rank.
     """
-    for name, loaded, asked in (("rank", rank, settings.rank), ("alpha", alpha, settings.alpha)):
-        if abs(loaded - asked) > 1e-6 * abs(asked):
+    for name, value, setting in (("rank", rank, settings.rank), ("alpha", alpha, settings.alpha)):
+        if abs(value - setting) > 1e-6 * abs(setting):
             raise ConfigError(
-                f"model.lora.{name} must be {loaded}, as in model.path, not {asked}: "
+                f"model.lora.{name} must be {value}, as in model.path, not {setting}: "
                 "model.lora=null takes what is there"
             )
 
@@ -292,8 +292,8 @@ def choose_layers(targets: str | list[str], layers: Sequence[str]) -> list[str]:
     layers = [layer for layer in layers if layer.rpartition(".")[2] != LM_HEAD]
     if isinstance(targets, str):
         return layers
-    chosen = {t: [n for n in layers if f".{n}".endswith(f".{t}")] for t in targets}
-    if not targets or not all(chosen.values()):
+    matches = {t: [n for n in layers if f".{n}".endswith(f".{t}")] for t in targets}
+    if not targets or not all(matches.values()):
         names = ", ".join(sorted({layer.rpartition(".")[2] for layer in layers}))
         raise ConfigError(f"model.lora.targets must be of {names}, or all-linear, not {targets}")
-    return [n for n in layers if any(n in found for found in chosen.values())]
+    return [n for n in layers if any(n in group for group in matches.values())]

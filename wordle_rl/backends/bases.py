@@ -19,10 +19,10 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.lineage import base_of
 
 ADAPTER = "adapter_config.json"
-_WHOLE = 2**26  # bytes of weights that are read as a whole; of more, some of each tensor
+_WHOLE_SIZE = 2**26  # bytes of weights that are read as a whole; of more, some of each tensor
 _SAMPLE = 4096  # bytes at the beginning, the middle and the end of a tensor
 # Entries of a config.json that weights do not show. Others differ by the version that wrote them.
-_TELLING = (
+_ENTRIES = (
     *("model_type", "num_attention_heads", "n_head", "num_key_value_heads"),
     *("hidden_act", "hidden_activation", "activation_function", "rms_norm_eps", "sliding_window"),
     *("layer_norm_epsilon", "rope_theta", "rope_scaling", "query_pre_attn_scalar"),
@@ -40,18 +40,18 @@ def describe_base(
     folder = _find_folder(location, revision)
     if folder is None:
         return {}
-    described = {"digest": digest_model(folder)}
+    entry = {"digest": digest_model(folder)}
     if Path(location).is_dir() and portable_name(location) == location:
         config = {"model": location} if adapter is None else read_object(adapter / ADAPTER)
         name = config.get("base_model_name_or_path") or config["model"]
-        described |= {"name": name, "path": str(folder.resolve())}
-    return described
+        entry |= {"name": name, "path": str(folder.resolve())}
+    return entry
 
 
 def check_base(adapter: Path, found: dict[str, str], location: str) -> None:
     """Raise ConfigError if an adapter was trained on another model than the one found."""
-    wanted = base_of(adapter).get("digest")
-    if wanted is not None and found.get("digest", wanted) != wanted:
+    digest = base_of(adapter).get("digest")
+    if digest is not None and found.get("digest", digest) != digest:
         raise ConfigError(
             f"{adapter} was trained on another model than {location}, whose weights or config.json "
             "differ: give it its own, or allow it with allow_mismatch=true"
@@ -84,8 +84,8 @@ def digest_model(folder: Path) -> str:
     text = {**config, **config.get("text_config", {})}
     text |= describe_rotation(text) | {"model_type": config.get("model_type")}
     digest = hashlib.sha256()
-    told = {name: text[name] for name in _TELLING if text.get(name) is not None}
-    digest.update(json.dumps(told, sort_keys=True).encode())
+    entries = {name: text[name] for name in _ENTRIES if text.get(name) is not None}
+    digest.update(json.dumps(entries, sort_keys=True).encode())
     files = sorted(folder.glob("model*.safetensors"))
     tensors = sorted(part for file in files for part in _list_tensors(file))
     if not tensors:  # of older versions of transformers
@@ -93,13 +93,13 @@ def digest_model(folder: Path) -> str:
             ("file", "", "", str(file), 0, file.stat().st_size)
             for file in sorted(folder.glob("*.bin"))
         ]
-    whole = sum(size for *_, size in tensors) <= _WHOLE
+    whole = sum(size for *_, size in tensors) <= _WHOLE_SIZE
     for name, dtype, shape, file, begin, size in tensors:
         digest.update(f"{name} {dtype} {shape}".encode())
-        with open(file, "rb") as opened:
+        with open(file, "rb") as stream:
             for start, length in _choose_parts(size, whole=whole):
-                opened.seek(begin + start)
-                digest.update(opened.read(length))
+                stream.seek(begin + start)
+                digest.update(stream.read(length))
     return digest.hexdigest()
 
 
@@ -112,9 +112,9 @@ def _choose_parts(size: int, *, whole: bool) -> list[tuple[int, int]]:
 
 def _list_tensors(file: Path) -> Iterator[tuple[str, str, str, str, int, int]]:
     """Name, type, shape, file, place and bytes of each tensor of a safetensors file."""
-    with file.open("rb") as opened:
-        (length,) = struct.unpack("<Q", opened.read(8))
-        header: dict[str, Any] = json.loads(opened.read(length))
+    with file.open("rb") as stream:
+        (length,) = struct.unpack("<Q", stream.read(8))
+        header: dict[str, Any] = json.loads(stream.read(length))
     for name, entry in header.items():
         if name != "__metadata__":
             begin, end = entry["data_offsets"]

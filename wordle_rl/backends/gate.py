@@ -19,10 +19,10 @@ from wordle_rl.runs.instantiate import ConfigError
 # What older files of some families have, and no forward pass reads. transformers leaves out what it
 # knows of its families by itself, such as heads that predict several tokens.
 _UNUSED_WEIGHTS = re.compile(r"(rotary_emb\.inv_freq|attn\.(masked_)?bias|position_ids)$")
-_OFF = (None, False, 0, "", "none", "default", [], {})  # values that switch nothing on
+_OFF_VALUES = (None, False, 0, "", "none", "default", [], {})  # values that switch nothing on
 # Entries of a config.json that change no number of a forward pass. Weights decide about biases. The
 # last line is read under another name.
-_WITHOUT_EFFECT = re.compile(
+_NO_EFFECT = re.compile(
     r"_.*|auto_map|adapters|(block|bits|ep)_size|.*bias|n_ctx|seq_length|max_.*|model_.*|.*_name|"
     r"is_llama_config|task_specific_params|summary_.*|quantization.*|compression_config|.*_labels|"
     r".*(unsloth|transformers|version|token|dtype|attn_implementation|flash|cache|drop|init|loss|"
@@ -36,15 +36,15 @@ _HEADS, _BASE = ("num_attention_heads", "n_head"), ("rope_parameters", "rope_the
 _NORM = ("rms_norm_eps", "layer_norm_epsilon")
 _ACTIVATION = ("hidden_act", "hidden_activation", "activation_function")
 _WINDOW, _KINDS = ("sliding_window",), ("layer_types", "sliding_window_pattern")
-_COMMON = (_HEADS, _NORM, _ACTIVATION)
-_NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
-    "gemma3_text": (*_COMMON, _BASE, _WINDOW, _KINDS, ("query_pre_attn_scalar",)),
-    "gpt2": _COMMON,
-    "llama": _COMMON,
-    "mistral": (*_COMMON, _BASE, _WINDOW),
-    "olmo3": (*_COMMON, _BASE, _WINDOW, _KINDS),
-    "smollm3": (*_COMMON, _BASE, ("no_rope_layers", "no_rope_layer_interval")),
-    **dict.fromkeys(("olmo2", "phi3", "qwen2", "qwen3"), (*_COMMON, _BASE)),
+_BASICS = (_HEADS, _NORM, _ACTIVATION)
+_NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "gemma3_text": (*_BASICS, _BASE, _WINDOW, _KINDS, ("query_pre_attn_scalar",)),
+    "gpt2": _BASICS,
+    "llama": _BASICS,
+    "mistral": (*_BASICS, _BASE, _WINDOW),
+    "olmo3": (*_BASICS, _BASE, _WINDOW, _KINDS),
+    "smollm3": (*_BASICS, _BASE, ("no_rope_layers", "no_rope_layer_interval")),
+    **dict.fromkeys(("olmo2", "phi3", "qwen2", "qwen3"), (*_BASICS, _BASE)),
 }
 
 
@@ -58,7 +58,7 @@ def check_config(location: str, given: dict[str, Any]) -> None:
         return
     config: Any = CONFIG_MAPPING[kind].from_dict({**given})
     place = f"model.path={location}: its config.json"
-    for entries in _NEEDED.get(kind, ()):
+    for entries in _NEEDS.get(kind, ()):
         if not given.keys() & {*entries}:
             raise ConfigError(f"{place} lacks {entries[0]}, which libraries would fill in")
     for name, value in _find_unknown(given, config):
@@ -70,17 +70,17 @@ def check_config(location: str, given: dict[str, Any]) -> None:
         raise ConfigError(f"{place} has use_bidirectional_attention: such a model cannot answer")
 
 
-def _find_unknown(given: dict[str, Any], config: Any) -> Iterator[tuple[str, Any]]:
+def _find_unknown(file_config: dict[str, Any], config: Any) -> Iterator[tuple[str, Any]]:
     """Entries that are switched on and that a family's config class keeps without knowing them."""
-    parts = [(given, config)]
-    if isinstance(text := given.get("text_config"), dict):
+    parts = [(file_config, config)]
+    if isinstance(text := file_config.get("text_config"), dict):
         parts.append((text, config.get_text_config()))
-    for entries, made in parts:
-        names = type(made).attribute_map
-        known = {*type(made).__dataclass_fields__, *names, *names.values()}
+    for entries, instance in parts:
+        names = type(instance).attribute_map
+        fields = {*type(instance).__dataclass_fields__, *names, *names.values()}
         for name, value in entries.items():
-            left = name in vars(made) and name not in known and _is_on(value)
-            if left and not _WITHOUT_EFFECT.fullmatch(name) and not _reads(made, name):
+            is_extra = name in vars(instance) and name not in fields and _is_on(value)
+            if is_extra and not _NO_EFFECT.fullmatch(name) and not _reads(instance, name):
                 yield name, value
 
 
@@ -95,7 +95,7 @@ def _is_on(value: Any) -> bool:
     """Whether a value could change what is computed. A factor of 1 and plain layers cannot."""
     if isinstance(value, list) and {"full_attention"}.issuperset(map(str, value)):
         return False
-    return value not in _OFF and (value is True or value != 1)
+    return value not in _OFF_VALUES and (value is True or value != 1)
 
 
 def check_weights(location: str, unused: Iterable[str]) -> None:
@@ -103,10 +103,10 @@ def check_weights(location: str, unused: Iterable[str]) -> None:
 
     unused: the names of the weights that the library left out.
     """
-    if left := sorted(name for name in unused if not _UNUSED_WEIGHTS.search(name)):
+    if rest := sorted(name for name in unused if not _UNUSED_WEIGHTS.search(name)):
         raise ConfigError(
-            f"model.path={location} has {len(left)} weights for which its config.json has no place,"
-            f" such as {left[0]}: the config.json is another model's"
+            f"model.path={location} has {len(rest)} weights for which its config.json has no place,"
+            f" such as {rest[0]}: the config.json is another model's"
         )
 
 

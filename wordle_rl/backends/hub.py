@@ -26,6 +26,6 @@ def upload(folder: Path, name: str) -> None:
         hub.upload_folder(repo_id=name, folder_path=folder)
     except (HTTPError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
-        again = f"hf upload {name} {shlex.quote(str(folder))}"
-        raise ConfigError(f"{folder} is written but not uploaded ({reason}): {again}") from error
+        command = f"hf upload {name} {shlex.quote(str(folder))}"
+        raise ConfigError(f"{folder} is written but not uploaded ({reason}): {command}") from error
     print(f"{place}: private, until you change that in its settings")

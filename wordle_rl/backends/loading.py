@@ -54,15 +54,15 @@ def explain_load_errors(location: str, *, on_disk: bool, library: str = "") -> I
             raise
         if on_disk:
             reason = " ".join(str(error).split())[:200]
-            by = f" by {library}" if library else ""
-            raise ConfigError(f"model.path={location} cannot be loaded{by}: {reason}") from error
+            tail = f" by {library}" if library else ""
+            raise ConfigError(f"model.path={location} cannot be loaded{tail}: {reason}") from error
         twin = fetched_twin(location)
         fetch = fetch_command(f"fetched/{twin}")
-        like = f"; `{fetch}`, then model={twin}, needs no hub" if twin else ""
+        hint = f"; `{fetch}`, then model={twin}, needs no hub" if twin else ""
         raise ConfigError(
             f"model.path={location} is neither a folder nor in the local cache, and the hub cannot "
             f"be reached: connect and run `hf download {location}`, or give a folder that holds it"
-            f" with model.path=/path/to/it{like}"
+            f" with model.path=/path/to/it{hint}"
         ) from error
 
 
@@ -107,8 +107,8 @@ def load_tokenizer(location: str, revision: str = MAIN, *, adapter: Path | None 
         )
         if file is not None:
             inner.chat_template = read_object(Path(file)).get("chat_template")
-    if adapter is not None and (taught := adapter / TEMPLATE).is_file():
-        inner.chat_template = read_text(taught)
+    if adapter is not None and (template := adapter / TEMPLATE).is_file():
+        inner.chat_template = read_text(template)
     return inner
 
 
@@ -125,14 +125,14 @@ def check_fit(
 
     saved, own: arrays of any library. optional: names that the file may lack.
     """
-    found = {name: list(array.shape) for name, array in saved.items()}
+    shapes = {name: list(array.shape) for name, array in saved.items()}
     expected = {
-        name: list(a.shape) for name, a in own.items() if name in found or name not in optional
+        name: list(a.shape) for name, a in own.items() if name in shapes or name not in optional
     }
-    wrong = [n for n in sorted({*found, *expected}) if found.get(n) != expected.get(n)]
-    if wrong:
-        shapes = found.get(wrong[0], "missing"), expected.get(wrong[0], "nothing")
+    names = [n for n in sorted({*shapes, *expected}) if shapes.get(n) != expected.get(n)]
+    if names:
+        pair = shapes.get(names[0], "missing"), expected.get(names[0], "nothing")
         raise CheckpointError(
-            f"{file} belongs to another model: {len(wrong)} weights are wrong, such as {wrong[0]}, "
-            f"which is {shapes[0]} in place of {shapes[1]}"
+            f"{file} belongs to another model: {len(names)} weights are wrong, such as {names[0]}, "
+            f"which is {pair[0]} in place of {pair[1]}"
         )

@@ -17,12 +17,12 @@ from wordle_rl.runs.files import plain
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training.experiment import LoggerSettings
 
-_FIRST = "0_wins/"  # before what shows learning in TensorBoard, which sorts groups by name
+_PREFIX = "0_wins/"  # before what shows learning in TensorBoard, which sorts groups by name
 _WORDS = "skill/turn_2/expected_remaining"  # moves before wins do, and so leads as on the terminal
-_ALWAYS = re.compile("win_rate|^report/")  # curves that show while they are flat
+_FLAT_CURVES = re.compile("win_rate|^report/")  # curves that show while they are flat
 # Metrics beside the settings in TensorBoard's HPARAMS.
-_SHOWN = (
-    *(f"{_FIRST}{name}/win_rate" for name in ("report", "val", "train")),
+_METRICS = (
+    *(f"{_PREFIX}{name}/win_rate" for name in ("report", "val", "train")),
     *(f"{name}/mean_guesses_with_losses" for name in ("report", "val")),
 )
 
@@ -49,10 +49,10 @@ class LoggersReporter:
 
     def __init__(self, loggers: list[Any], config: dict[str, Any] | None = None) -> None:
         self._loggers, self._config = loggers, config
-        self._held: dict[str, list[tuple[str, float, int]] | None] = {}  # None once it moved
+        self._buffers: dict[str, list[tuple[str, float, int]] | None] = {}  # None once it moved
 
     def metrics(self, values: dict[str, float], step: int) -> None:
-        moving = self._find_moving(values, step)
+        points = self._find_points(values, step)
         for logger in self._loggers:
             if not isinstance(logger, TensorBoard):
                 logger.log_metrics(values, step=step)
@@ -60,21 +60,21 @@ class LoggersReporter:
             if step == 0:
                 lines = "\n".join(f"{k}={v}" for k, v in flatten(self._config or {}).items())
                 logger.experiment.add_text("config", f"```\n{lines}\n```", step)
-            for name, value, at in moving:
-                tag = f"{_FIRST}{name}" if "win_rate" in name or name == _WORDS else name
-                logger.experiment.add_scalar(tag, value, at)
+            for name, value, point_step in points:
+                tag = f"{_PREFIX}{name}" if "win_rate" in name or name == _WORDS else name
+                logger.experiment.add_scalar(tag, value, point_step)
 
-    def _find_moving(self, values: dict[str, float], step: int) -> list[tuple[str, float, int]]:
+    def _find_points(self, values: dict[str, float], step: int) -> list[tuple[str, float, int]]:
         """The points of curves that move, with those that were held back until now."""
-        found = []
+        points = []
         for name, value in values.items():
-            point, held = (name, value, step), self._held.setdefault(name, [])
-            if held is None:
-                found.append(point)
-            elif held.append(point) or value != held[0][1] or _ALWAYS.search(name):
-                found += held
-                self._held[name] = None
-        return found
+            point, buffer = (name, value, step), self._buffers.setdefault(name, [])
+            if buffer is None:
+                points.append(point)
+            elif buffer.append(point) or value != buffer[0][1] or _FLAT_CURVES.search(name):
+                points += buffer
+                self._buffers[name] = None
+        return points
 
     def text(self, tag: str, markdown: str, step: int) -> None:
         for logger in self._loggers:
@@ -90,7 +90,7 @@ class LoggersReporter:
 
     def games(self, records: Sequence[Mapping[str, Any]], step: int) -> None:
         heads = ["won", "secret", "guesses", "feedback"]
-        rows = [[one["won"], *(str(one[name]) for name in heads[1:])] for one in records]
+        rows = [[record["won"], *(str(record[name]) for name in heads[1:])] for record in records]
         for logger in self._loggers:
             if not isinstance(logger, TensorBoard):
                 logger.log_table("all validation games", heads, rows, step=step)
@@ -100,7 +100,7 @@ class LoggersReporter:
         for logger in boards:
             logger.purge_step = step + 1
         for row in kept if boards else ():
-            self._find_moving({k: v for k, v in row.items() if v is not None}, row["step"])
+            self._find_points({k: v for k, v in row.items() if v is not None}, row["step"])
 
 
 def build_loggers(settings: LoggerSettings, folder: RunFolder) -> list[Any]:
@@ -117,8 +117,8 @@ def build_loggers(settings: LoggerSettings, folder: RunFolder) -> list[Any]:
         # those processes is a run of its own.
         rank_zero_only.rank = 0  # pyright: ignore[reportFunctionMemberAccess]
         name, number = folder.path.name, folder.manifest().get("id")  # the same for a resumed run
-        project, save = os.environ.get("WANDB_PROJECT", "wordle-rl"), folder.path
-        loggers.append(WandbLogger(name, save, id=number, project=project, resume="allow"))
+        project, path = os.environ.get("WANDB_PROJECT", "wordle-rl"), folder.path
+        loggers.append(WandbLogger(name, path, id=number, project=project, resume="allow"))
     return loggers
 
 
@@ -130,7 +130,7 @@ def finish_loggers(loggers: list[Any], config: dict[str, Any]) -> None:
     for logger in loggers:
         if isinstance(logger, TensorBoard):
             # SummaryWriter.add_hparams() would write into a folder of its own.
-            for part in hparams(settings, dict.fromkeys(_SHOWN, 0.0)):
+            for part in hparams(settings, dict.fromkeys(_METRICS, 0.0)):
                 logger.experiment._get_file_writer().add_summary(part)
             logger.experiment.close()
         else:

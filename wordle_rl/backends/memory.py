@@ -36,9 +36,9 @@ _FULL, _HALF = 4, 2  # bytes of a number in fp32, and in bf16 or fp16
 _NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)  # bytes of a weight in 4 bits, with its scales
 _GROWTH = 17 / 16  # keys and values grow by up to an eighth at once
 _TEMPLATE = 8  # tokens that a chat template writes around a message
-_FULLEST = 65_536  # tokens, the most that auto gives a micro-batch
+_MAX_TOKENS = 65_536  # tokens, the most that auto gives a micro-batch
 # What fit() changes, as a user sets it.
-_CHOSEN = {
+_SETTINGS = {
     "games": "rollout.games_at_once",
     "held_out_games": "model.games_at_once",
     "micro_batch_tokens": "backend.micro_batch_tokens",
@@ -79,29 +79,29 @@ class Plan:
         return self.sizes.parameters + (0 if self.device_kind == "mlx" else self.sizes.pictures)
 
     @property
-    def _adapted(self) -> list[tuple[int, int]]:
+    def _lora_shapes(self) -> list[tuple[int, int]]:
         """Inputs and outputs of each matrix of a layer that an adapter changes."""
         targets = [] if self.lora is None else self.lora.targets
         if isinstance(targets, list):
             targets = "|".join(rf".*\.{target}" for target in targets)
         pattern = targets.replace("all-linear", ".*")
-        named = {f"model.layers.0.{name}": size for name, size in self.sizes.matrices.items()}
-        return [size for name, size in named.items() if re.fullmatch(pattern, name)]
+        by_name = {f"model.layers.0.{name}": size for name, size in self.sizes.matrices.items()}
+        return [size for name, size in by_name.items() if re.fullmatch(pattern, name)]
 
     @property
     def trained(self) -> int:
         """How many numbers are trained."""
         if self.lora is None:
             return self.sizes.parameters
-        return self.lora.rank * self.sizes.layers * sum(map(sum, self._adapted))
+        return self.lora.rank * self.sizes.layers * sum(map(sum, self._lora_shapes))
 
     @property
     def parts(self) -> dict[str, float]:
         """What the run always holds."""
         sizes, lora = self.sizes, self.lora
-        in_layers = sizes.weights_in_layers
-        rounded = in_layers if self.quantized else 0
-        weights = (self.parameters - rounded) * self.size + rounded * _NF4
+        layer_weights = sizes.weights_in_layers
+        num_rounded = layer_weights if self.quantized else 0
+        weights = (self.parameters - num_rounded) * self.size + num_rounded * _NF4
         if self.device_kind == "mlx" and sizes.bits:
             weights = self.parameters * sizes.bits / 8
         elif self.half and lora is None:
@@ -109,17 +109,17 @@ class Plan:
         adapters = _FULL * self.trained if lora else 0
         sums = 0  # of base and adapter, through which LoRA computes on a CPU
         if self.device_kind == "cpu" and sizes.known and not self.quantized:
-            sums = self.size * sizes.layers * sum(i * o for i, o in self._adapted)
+            sums = self.size * sizes.layers * sum(i * o for i, o in self._lora_shapes)
         reference = self.reference or (adapters if lora else self.parameters * self.size)
-        with_muon = 0
+        muon_weights = 0
         if self.muon:
-            with_muon = self.trained if lora else in_layers
+            muon_weights = self.trained if lora else layer_weights
         return {
             "weights": weights,
             "adapters": adapters,
             "sums with the base": sums,
             "reference": reference if self.has_reference else 0,
-            "optimiser": _FULL * (2 * self.trained - with_muon),  # Muon keeps one moment
+            "optimiser": _FULL * (2 * self.trained - muon_weights),  # Muon keeps one moment
         }
 
     @property
@@ -146,10 +146,10 @@ class Plan:
         """The peak with so many games at once."""
         # MLX copies a layer that grows; torch repeats a layer's keys and values for all heads.
         heads, kv = self.sizes.heads, self.sizes.kv_heads
-        copied = kv if heads == kv else heads * _GROWTH
+        copies = kv if heads == kv else heads * _GROWTH
         if self.device_kind == "mlx":
-            copied = 2 * kv
-        layer = copied * 2 * games * self.longest * self.sizes.head_dim * self.size
+            copies = 2 * kv
+        layer = copies * 2 * games * self.longest * self.sizes.head_dim * self.size
         return self.always + self.keys_values(games) + max(layer, self.logits(games))
 
     @property
@@ -164,23 +164,23 @@ class Plan:
         if self.device_kind == "cpu" and sizes.fast and self.longest <= LONGEST_WRITTEN_OUT:
             attention += size * sizes.heads * self.longest  # layers written out keep their weights
         norms = _FULL * sizes.norms * sizes.hidden  # their inputs in fp32
-        kept = norms + attention + size * 3 * sizes.inner  # and the gate
+        tape = norms + attention + size * 3 * sizes.inner  # and the gate
         if self.lora is None:
-            return kept + size * (4 * sizes.hidden + sizes.inner)
+            return tape + size * (4 * sizes.hidden + sizes.inner)
         # An adapter keeps its input, in fp32 if the model computes in bf16.
-        inputs = sum(inputs for inputs, _ in self._adapted)
-        return kept + _FULL * (inputs + self.lora.rank * len(self._adapted))
+        inputs = sum(inputs for inputs, _ in self._lora_shapes)
+        return tape + _FULL * (inputs + self.lora.rank * len(self._lora_shapes))
 
     @property
     def peak_learning(self) -> float:
         sizes, tokens = self.sizes, max(self.micro_batch_tokens, self.longest)
         logits = min(self.logits(tokens), self.logits(1) * LOGITS_BYTES / sizes.vocabulary / _FULL)
-        kept, again = tokens * sizes.layers * self._layer, 0.0
+        tape, rerun = tokens * sizes.layers * self._layer, 0.0
         if self.checkpointing:
-            kept, again = tokens * sizes.layers * self.size * sizes.hidden, tokens * self._layer
+            tape, rerun = tokens * sizes.layers * self.size * sizes.hidden, tokens * self._layer
         states = tokens * _FULL * sizes.hidden  # the last ones
-        new = 0 if self.device_kind == "cpu" else _FULL * self.trained  # weights, beside the old
-        return self.always + self.gradients + max(kept + states + max(logits, again), new)
+        update = 0 if self.device_kind == "cpu" else _FULL * self.trained  # weights, beside the old
+        return self.always + self.gradients + max(tape + states + max(logits, rerun), update)
 
     @property
     def peak(self) -> float:
@@ -188,50 +188,50 @@ class Plan:
 
     def find_games(self, limit: float) -> int:
         """The most games at once that fit into this many bytes."""
-        fixed = self.while_playing(0)
-        return max(int((limit - fixed) / (self.while_playing(1) - fixed)), 0)
+        base = self.while_playing(0)
+        return max(int((limit - base) / (self.while_playing(1) - base)), 0)
 
     def find_tokens(self, limit: float) -> int:
         """The most tokens at once that fit: all, half, a quarter, ... 0 if one game does not."""
-        most = self.micro_batch_tokens
-        while replace(self, micro_batch_tokens=most).peak_learning > limit:
-            if most <= self.longest:
+        tokens = self.micro_batch_tokens
+        while replace(self, micro_batch_tokens=tokens).peak_learning > limit:
+            if tokens <= self.longest:
                 return 0
-            most //= 2
-        return most
+            tokens //= 2
+        return tokens
 
     def fit(self, limit: float) -> Plan | None:
         """A plan that fits into this many bytes and changes no game; None if there is none.
 
         That is fewer games at once, smaller micro-batches, and layers that are computed again.
         """
-        most = self.find_games(limit)
-        games = min(self.games, most // self.group * self.group)
-        held_out = min(self.held_out_games, most // self.beams)
-        for lean in (self, replace(self, checkpointing=True)):
-            tokens = lean.find_tokens(limit)
-            if tokens and held_out and (games or not self.games):
+        max_games = self.find_games(limit)
+        games = min(self.games, max_games // self.group * self.group)
+        val_games = min(self.held_out_games, max_games // self.beams)
+        for plan in (self, replace(self, checkpointing=True)):
+            tokens = plan.find_tokens(limit)
+            if tokens and val_games and (games or not self.games):
                 return replace(
-                    lean, micro_batch_tokens=tokens, games=games, held_out_games=held_out
+                    plan, micro_batch_tokens=tokens, games=games, held_out_games=val_games
                 )
         return None
 
     def describe_changes(self, fitted: Plan) -> str:
         """What fit() changed, as settings; "" for nothing."""
         before, now = vars(self), vars(fitted)
-        changed = [name for name in _CHOSEN if now[name] != before[name]]
-        return " ".join(f"{_CHOSEN[name]}={str(now[name]).lower()}" for name in changed)
+        names = [name for name in _SETTINGS if now[name] != before[name]]
+        return " ".join(f"{_SETTINGS[name]}={str(now[name]).lower()}" for name in names)
 
     def __str__(self) -> str:
         games = f"{self.games} games at once, {self.held_out_games} in validation"
-        again = ", layers computed again" if self.checkpointing else ""
-        frozen = self.parts["reference"] / GB
+        note = ", layers computed again" if self.checkpointing else ""
+        reference = self.parts["reference"] / GB
         return (
             f"always {self.always / GB:.2f} GB"
-            + (f", {frozen:.2f} of them for a reference" if frozen else "")
+            + (f", {reference:.2f} of them for a reference" if reference else "")
             + f"\n  {self.peak_playing / GB:.2f} GB to play {games}"
             f"\n  {self.peak_learning / GB:.2f} GB to learn micro-batches of "
-            f"{self.micro_batch_tokens:,} tokens or one game of {self.longest:,}{again}"
+            f"{self.micro_batch_tokens:,} tokens or one game of {self.longest:,}{note}"
         )
 
 
@@ -265,12 +265,12 @@ def settle_memory(
     when the run cannot fit, with what takes less.
     """
     trainer, model = setup.trainer, setup.model
-    if not any(is_large(one) for one in (model, setup.reference) if one):
+    if not any(is_large(network) for network in (model, setup.reference) if network):
         return setup
-    allowed = trainer.memory_limit_gb if device_kind == "cpu" else trainer.device_memory_limit_gb
-    limit = min(usable(memory, device_kind), float("inf") if allowed is None else allowed * GB)
-    asked = widen(plan_memory(setup, device_kind, precision), setup, limit)
-    plan = asked.fit(limit)
+    cap = trainer.memory_limit_gb if device_kind == "cpu" else trainer.device_memory_limit_gb
+    limit = min(usable(memory, device_kind), float("inf") if cap is None else cap * GB)
+    request = widen(plan_memory(setup, device_kind, precision), setup, limit)
+    plan = request.fit(limit)
     if plan is None:
         adapter = "" if model.lora or model.is_adapter else "'model.lora={rank: 16}', "
         raise ConfigError(
@@ -278,16 +278,16 @@ def settle_memory(
             "may be used: choose a smaller model, num_generations, sampling.max_tokens or "
             f"sampling.beams, {adapter}or model.quantize=4bit"
         )
-    free = min(limit, usable(memory * free_memory() / measure_memory(), "cpu"))
-    if device_kind != "cuda" and plan.peak > free and (leaner := asked.fit(free)):
-        plan, limit = leaner, free  # other programs have the rest
+    budget = min(limit, usable(memory * free_memory() / measure_memory(), "cpu"))
+    if device_kind != "cuda" and plan.peak > budget and (fallback := request.fit(budget)):
+        plan, limit = fallback, budget  # other programs have the rest
     print(f"memory plan for {limit / GB:.2f} GB on {device_kind}: {plan}")
-    if changes := asked.describe_changes(plan):
+    if changes := request.describe_changes(plan):
         print(f"  chosen so that it fits: {changes}")
     if device_kind != "cuda":
         print(f"  {describe_free(plan.peak)}")
     sys.stdout.flush()
-    return _apply(plan, asked, setup)
+    return _apply(plan, request, setup)
 
 
 def widen(plan: Plan, setup: Experiment, limit: float) -> Plan:
@@ -297,18 +297,18 @@ def widen(plan: Plan, setup: Experiment, limit: float) -> Plan:
     """
     if setup.backend.micro_batch_tokens != "auto" or plan.device_kind != "cuda":
         return plan
-    most = replace(plan, micro_batch_tokens=_FULLEST).find_tokens(limit / 2)
-    return replace(plan, micro_batch_tokens=max(most, plan.micro_batch_tokens))
+    tokens = replace(plan, micro_batch_tokens=_MAX_TOKENS).find_tokens(limit / 2)
+    return replace(plan, micro_batch_tokens=max(tokens, plan.micro_batch_tokens))
 
 
-def _apply(plan: Plan, asked: Plan, setup: Experiment) -> Experiment:
+def _apply(plan: Plan, request: Plan, setup: Experiment) -> Experiment:
     """The experiment with what a plan changed of the one that was asked for."""
     recipe, model = setup.recipe, setup.model
     backend: Any = setup.backend
-    if plan.games != asked.games:
+    if plan.games != request.games:
         rollout = replace(recipe.rollout, games_at_once=plan.games)
         recipe = replace(recipe, rollout=rollout)
-    if plan.held_out_games != asked.held_out_games:
+    if plan.held_out_games != request.held_out_games:
         model = replace(model, games_at_once=plan.held_out_games)
     backend = replace(
         backend,
@@ -320,21 +320,21 @@ def _apply(plan: Plan, asked: Plan, setup: Experiment) -> Experiment:
 
 def describe_free(peak: float) -> str:
     """How much of this machine's memory is free, and what to do where a peak is more."""
-    free = free_memory()
-    told = f"{free / GB:.1f} of this machine's {measure_memory() / GB:.1f} GB are free"
-    if peak > free:
-        told += (
+    free_bytes = free_memory()
+    text = f"{free_bytes / GB:.1f} of this machine's {measure_memory() / GB:.1f} GB are free"
+    if peak > free_bytes:
+        text += (
             f", but {peak / GB:.1f} are planned, so it would swap: close other programs, or lower "
             "rollout.games_at_once, model.games_at_once and backend.micro_batch_tokens"
         )
-    return told
+    return text
 
 
 def plan_memory(setup: Experiment, device_kind: DeviceKind, precision: str) -> Plan:
     """The plan of an experiment. Raises ConfigError when the model's config cannot be found."""
     sizes, lora = find_sizes(setup.model)
     backend: Any = setup.backend
-    games, held_out = _count_games(setup, sizes.parameters)
+    games, val_games = _count_games(setup, sizes.parameters)
     plan = Plan(
         sizes=sizes,
         device_kind=device_kind,
@@ -346,17 +346,17 @@ def plan_memory(setup: Experiment, device_kind: DeviceKind, precision: str) -> P
         longest=_measure_game(setup),
         games=games,
         group=setup.recipe.rollout.num_generations,
-        held_out_games=held_out,
+        held_out_games=val_games,
         beams=setup.recipe.sampling.beams,
         micro_batch_tokens=backend.tokens_asked,
         checkpointing=backend.gradient_checkpointing,
     )
     if setup.reference is None:
         return plan
-    other, adapter = find_sizes(setup.reference)
+    ref_sizes, adapter = find_sizes(setup.reference)
     adapter = adapter or LoraSettings(targets=[])  # so that no weight of it is trained
-    held = replace(plan, sizes=other, lora=adapter, quantized=False, has_reference=False)
-    return replace(plan, reference=held.always - held.parts["optimiser"])
+    ref_plan = replace(plan, sizes=ref_sizes, lora=adapter, quantized=False, has_reference=False)
+    return replace(plan, reference=ref_plan.always - ref_plan.parts["optimiser"])
 
 
 def _count_games(setup: Experiment, parameters: int) -> tuple[int, int]:
@@ -382,18 +382,18 @@ def _measure_game(setup: Experiment) -> int:
     recipe, turns, answer = setup.recipe, setup.recipe.rules.most_answers, setup.recipe.sampling
     style, form = recipe.style, recipe.rollout.form
     clues = tuple(Clue(guess, code) for guess, code in _GUESSES[: recipe.rules.max_turns - 1])
-    last = State(clues, len(clues))
+    last_state = State(clues, len(clues))
     opening = [style.system + style.opening(State())]
     if form == "tool":
         opening.append(str(TOOL))
     if form == "fresh":  # each answer has a whole prompt before it
-        return _count_tokens([*opening, style.opening(last)]) + answer.max_tokens
-    replies = [style.feedback(turn, after) for turn, after in earlier_turns(last)]
+        return _count_tokens([*opening, style.opening(last_state)]) + answer.max_tokens
+    replies = [style.feedback(turn, state) for turn, state in earlier_turns(last_state)]
     replies += replies[-1:] * (turns - 1 - len(replies))  # of retries
-    whole = _count_tokens(opening + replies) + turns * answer.max_tokens
+    length = _count_tokens(opening + replies) + turns * answer.max_tokens
     for row in recipe.dialogues or ():
-        whole = max(whole, row.bytes // 3 + (2 + 2 * len(row.exchanges)) * _TEMPLATE)
-    return min(whole, setup.model.max_context)
+        length = max(length, row.bytes // 3 + (2 + 2 * len(row.exchanges)) * _TEMPLATE)
+    return min(length, setup.model.max_context)
 
 
 def _count_tokens(messages: list[str]) -> int:

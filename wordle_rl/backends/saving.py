@@ -38,8 +38,8 @@ def save_generation(folder: Path, config: Mapping[str, Any], stops: Collection[i
 
     config: of a model, or of its generation. stops: the ids that end an answer.
     """
-    kept = {name: config[name] for name in _IDS if config.get(name) is not None}
-    write_json(folder / GENERATION, {"eos_token_id": sorted(stops)} | kept)
+    ids = {name: config[name] for name in _IDS if config.get(name) is not None}
+    write_json(folder / GENERATION, {"eos_token_id": sorted(stops)} | ids)
 
 
 def add_older_form(folder: Path) -> None:
@@ -57,15 +57,15 @@ def describe_rotation(config: dict[str, Any]) -> dict[str, Any]:
     Empty for a config in that form.
     """
     rope = config.get("rope_parameters") or {}
-    full, more = rope, {}
+    full, entries = rope, {}
     if {"full_attention", "sliding_attention"} <= rope.keys():
         full = rope["full_attention"]
-        more["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        entries["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
     for name in ("rope_theta", "partial_rotary_factor"):
         if name in full:
-            more[name] = full[name]
-    kind, scaling = full.get("rope_type", "default"), {k: full[k] for k in full if k not in more}
+            entries[name] = full[name]
+    kind, scaling = full.get("rope_type", "default"), {k: full[k] for k in full if k not in entries}
     if kind == "longrope":  # has three entries, one of them under another name
-        more["original_max_position_embeddings"] = full["original_max_position_embeddings"]
+        entries["original_max_position_embeddings"] = full["original_max_position_embeddings"]
         scaling = {"type": kind} | {k: full[k] for k in ("short_factor", "long_factor")}
-    return more if kind == "default" else more | {"rope_scaling": scaling}
+    return entries if kind == "default" else entries | {"rope_scaling": scaling}

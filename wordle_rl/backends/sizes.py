@@ -24,10 +24,10 @@ FAMILIES = (
     "smollm3",
 )
 _WRAPPERS = {"gemma3": "gemma3_text"}  # models with images -> their language model
-_WRITTEN_OUT = ("gemma3_text", "llama", "qwen2", "qwen3")
+_FAST_FAMILIES = ("gemma3_text", "llama", "qwen2", "qwen3")
 _ROTATIONS = ("default", "linear")  # which depend on a token's place alone
 # What configs of these families can have besides.
-_NOT_WRITTEN_OUT = (
+_SLOW_OPTIONS = (
     "attention_bias",
     "mlp_bias",
     "use_bidirectional_attention",
@@ -101,16 +101,16 @@ def is_known(config: Any) -> bool:
 def is_written_out(text: Any) -> bool:
     """Whether torch/fast/ has the layers of a transformers config of a text model."""
     rope = getattr(text, "rope_parameters", None) or {}
-    kinds, known = set(getattr(text, "layer_types", None) or ["full_attention"]), {"full_attention"}
+    kinds, scope = set(getattr(text, "layer_types", None) or ["full_attention"]), {"full_attention"}
     rotations = [rope]
     if text.model_type == "gemma3_text":  # each kind of layer has its own rotation
-        known.add("sliding_attention")
+        scope.add("sliding_attention")
         rotations = [rope.get(kind, {}) for kind in kinds]
     return (
-        text.model_type in _WRITTEN_OUT
-        and kinds <= known
-        and all(each.get("rope_type", "default") in _ROTATIONS for each in rotations)
-        and not any(getattr(text, name, None) for name in _NOT_WRITTEN_OUT)
+        text.model_type in _FAST_FAMILIES
+        and kinds <= scope
+        and all(entry.get("rope_type", "default") in _ROTATIONS for entry in rotations)
+        and not any(getattr(text, name, None) for name in _SLOW_OPTIONS)
     )
 
 
@@ -119,14 +119,14 @@ def read_sizes(config: Any) -> Sizes:
     text = config.get_text_config()
     heads = getattr(text, "num_attention_heads", 1)
     inner = getattr(text, "intermediate_size", None) or 4 * text.hidden_size
-    active = getattr(text, "num_experts_per_tok", None) or 0  # experts, which keep what they see
-    inner = max(inner, active * (getattr(text, "moe_intermediate_size", None) or inner))
-    seen = getattr(config, "vision_config", None)
-    quantized = getattr(config, "quantization", None)  # mlx-lm's, with a scale and a bias a group
+    experts = getattr(text, "num_experts_per_tok", None) or 0  # experts, which keep what they see
+    inner = max(inner, experts * (getattr(text, "moe_intermediate_size", None) or inner))
+    vision = getattr(config, "vision_config", None)
+    rounding = getattr(config, "quantization", None)  # mlx-lm's, with a scale and a bias a group
     pictures = 0
-    if seen:
-        width = seen.hidden_size
-        pictures = seen.num_hidden_layers * width * (4 * width + 2 * seen.intermediate_size)
+    if vision:
+        width = vision.hidden_size
+        pictures = vision.num_hidden_layers * width * (4 * width + 2 * vision.intermediate_size)
     sizes = Sizes(
         vocabulary=text.vocab_size,
         hidden=text.hidden_size,
@@ -140,7 +140,7 @@ def read_sizes(config: Any) -> Sizes:
         pictures=pictures,
         norms=4 if text.model_type.startswith("gemma") else 2,
         fast=is_written_out(text),
-        bits=quantized["bits"] + 32 / quantized["group_size"] if quantized else 0.0,
+        bits=rounding["bits"] + 32 / rounding["group_size"] if rounding else 0.0,
         known=is_known(config),
     )
     if sizes.known:
@@ -178,8 +178,8 @@ def find_sizes(settings: ModelSettings) -> tuple[Sizes, LoraSettings | None]:
 
     notice_offline(base)
     with explain_load_errors(base, on_disk=Path(base).is_dir()):
-        found = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
-        return read_sizes(found), lora
+        hub_config = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
+        return read_sizes(hub_config), lora
 
 
 def _read_lora(config: dict[str, Any]) -> LoraSettings:

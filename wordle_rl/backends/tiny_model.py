@@ -52,7 +52,7 @@ TAGS = ("<think>", "</think>", "<guess>", "</guess>")
 # Standard deviation of the vectors that words begin with. The usual 0.02 would leave the logits of
 # 12,972 words too close to each other for layers that have learnt nothing yet.
 _PART_SCALE = 0.2
-_WHOLE = "<guess>[a-z]{5}</guess>| ?[a-z][1-5][x✓-]|✓"  # texts that may be one token
+_WHOLE_TEXTS = "<guess>[a-z]{5}</guess>| ?[a-z][1-5][x✓-]|✓"  # texts that may be one token
 
 
 def build_tokenizer(vocabulary: Vocabulary = "letters") -> PreTrainedTokenizerFast:
@@ -62,30 +62,30 @@ def build_tokenizer(vocabulary: Vocabulary = "letters") -> PreTrainedTokenizerFa
     has a token for the whole guess, such as <guess>crane</guess>, and feedback in the style
     `places` has a token for each letter with its place and mark, such as c1x.
     """
-    whole: list[str] = []
-    added: tuple[str, ...] = (*TAGS, *PHRASES, "✓")
+    texts: list[str] = []
+    extras: tuple[str, ...] = (*TAGS, *PHRASES, "✓")
     if vocabulary == "words":
-        marked = itertools.product(string.ascii_lowercase, enumerate("12345"), MARKS)
-        whole = [guess_text(word) for word in load_words().allowed]
-        for letter, (i, place), mark in marked:
-            told = f"{letter}{place}{mark}"
-            whole.append(f" {told}" if i > 0 else told)
-        whole.append("✓")
-        added = (*PHRASES, PLACES_LEGEND)  # an added token would split the whole ones
+        triples = itertools.product(string.ascii_lowercase, enumerate("12345"), MARKS)
+        texts = [guess_text(word) for word in load_words().allowed]
+        for letter, (i, place), mark in triples:
+            piece = f"{letter}{place}{mark}"
+            texts.append(f" {piece}" if i > 0 else piece)
+        texts.append("✓")
+        extras = (*PHRASES, PLACES_LEGEND)  # an added token would split the whole ones
     characters = [*string.ascii_lowercase, *string.ascii_uppercase, *string.digits]
     characters += [*string.punctuation, *_BLANKS]
-    written = (_BYTES.pre_tokenize_str(text)[0][0] for text in whole)  # as tokenizers write bytes
-    tokens = [*SPECIAL, *added, *characters, *written]
+    forms = (_BYTES.pre_tokenize_str(text)[0][0] for text in texts)  # as tokenizers write bytes
+    tokens = [*SPECIAL, *extras, *characters, *forms]
     ids = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
     core = Tokenizer(
-        models.BPE(vocab=ids, merges=[], unk_token="<|unk|>", ignore_merges=bool(whole))
+        models.BPE(vocab=ids, merges=[], unk_token="<|unk|>", ignore_merges=bool(texts))
     )
-    split = pre_tokenizers.Split(Regex(_WHOLE), "isolated")
+    split = pre_tokenizers.Split(Regex(_WHOLE_TEXTS), "isolated")
     letters = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    core.pre_tokenizer = pre_tokenizers.Sequence([split, _BYTES]) if whole else letters
+    core.pre_tokenizer = pre_tokenizers.Sequence([split, _BYTES]) if texts else letters
     core.decoder = decoders.ByteLevel()
     core.add_special_tokens([AddedToken(t, normalized=False, special=True) for t in SPECIAL])
-    core.add_tokens([AddedToken(t, normalized=False, special=False) for t in added])
+    core.add_tokens([AddedToken(t, normalized=False, special=False) for t in extras])
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=core,
         pad_token="<|pad|>",
@@ -110,8 +110,8 @@ def build_model(
 ) -> Qwen2ForCausalLM | LlamaForCausalLM:
     """An untrained model whose weights are drawn from the seed: a Qwen2, with words a Llama."""
     # transformers gives every Qwen2 the tokenizer of Qwen, which splits a guess into letters.
-    whole = vocabulary == "words"
-    config: Any = (LlamaConfig if whole else Qwen2Config)(
+    has_words = vocabulary == "words"
+    config: Any = (LlamaConfig if has_words else Qwen2Config)(
         vocab_size=vocab_size,
         hidden_size=hidden_size,
         intermediate_size=intermediate_size,
@@ -123,7 +123,7 @@ def build_model(
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return LlamaForCausalLM(config) if whole else Qwen2ForCausalLM(config)
+        return LlamaForCausalLM(config) if has_words else Qwen2ForCausalLM(config)
 
 
 def build_untrained(
@@ -157,12 +157,12 @@ def _compose_embeddings(model: Any, tokenizer: PreTrainedTokenizerFast, seed: in
 
 def _name_parts(text: str) -> list[str]:
     """Names of what a whole token is made of, such as c1 and c, or an empty list."""
-    if (marked := re.fullmatch("Ġ?([a-z])([1-5])(.+)", text)) is not None:
-        letter, place, mark = marked.groups()
+    if (match := re.fullmatch("Ġ?([a-z])([1-5])(.+)", text)) is not None:
+        letter, place, mark = match.groups()
         return [letter + place, letter, mark]
     if (guess := re.fullmatch("<guess>([a-z]{5})</guess>", text)) is not None:
-        placed = [letter + str(i) for i, letter in enumerate(guess[1], 1)]
-        return ["guess", *placed, *sorted(set(guess[1]))]
+        places = [letter + str(i) for i, letter in enumerate(guess[1], 1)]
+        return ["guess", *places, *sorted(set(guess[1]))]
     return []
 
 

@@ -40,7 +40,7 @@ _THREADS = 64  # requests at once
 _PAUSE = 1.0  # seconds without any server before one is tried again, doubled each time up to 64
 _LOOK = 0.5  # seconds between two looks for a signal
 _LOGPROBS = (-1000.0, 1e-3)  # rounding may bring one above 0; vLLM's minus infinity is -9999
-_LONGEST = 300  # characters of a server's message that are shown
+_MAX_CHARS = 300  # characters of a server's message that are shown
 
 # The trainer scores some answers to this text. That finds another base model, a server without its
 # adapter, and log-probabilities that are not at the sampling temperature.
@@ -95,12 +95,12 @@ class Request:
         return [self._read_answer(by_place[i]) for i in range(len(self.prompts))]
 
     def _read_answer(self, choice: Any) -> Completion:
-        ids, found = choice["token_ids"], choice["logprobs"]
-        logprobs = found["token_logprobs"]
+        ids, scores = choice["token_ids"], choice["logprobs"]
+        logprobs = scores["token_logprobs"]
         if not 1 <= len(ids) <= self.most or not set(ids) <= set(range(self.vocabulary)):
             raise ValueError(f"not 1 to {self.most} tokens of the trained model")
-        named = [int(name.removeprefix("token_id:")) for name in found["tokens"]]
-        if named != ids or len(logprobs) != len(ids):
+        token_ids = [int(name.removeprefix("token_id:")) for name in scores["tokens"]]
+        if token_ids != ids or len(logprobs) != len(ids):
             raise ValueError("log-probabilities of other tokens than the answer's")
         if not all(_LOGPROBS[0] < p <= _LOGPROBS[1] for p in logprobs):  # NaN is none, either
             raise ValueError("log-probabilities that are none")
@@ -143,10 +143,10 @@ class Server:
             reason = _shorten(str(error)) or type(error).__name__
             raise ServerError(f"{self.url} does not answer ({reason})") from None
         if answer.status_code != httpx2.codes.OK:
-            said = answer.text
+            message = answer.text
             with suppress(ValueError, LookupError, TypeError):
-                said = answer.json()["error"]["message"]
-            status = f"{path} with {answer.status_code}: {_shorten(str(said))}"
+                message = answer.json()["error"]["message"]
+            status = f"{path} with {answer.status_code}: {_shorten(str(message))}"
             raise ServerError(f"{self.url} refused {status}")
         try:
             return read and read(answer.json())
@@ -156,7 +156,7 @@ class Server:
 
 
 def _shorten(text: str) -> str:
-    return " ".join(text.split())[:_LONGEST]
+    return " ".join(text.split())[:_MAX_CHARS]
 
 
 class VllmEngine:
@@ -193,7 +193,7 @@ class VllmEngine:
 
     def close(self) -> None:
         """Leave the servers, which forget the adapter if they still answer."""
-        for server in self._playing():
+        for server in self._players():
             with suppress(httpx2.HTTPError):
                 body = {"lora_name": self._adapter}
                 server.client.post("/v1/unload_lora_adapter", json=body, timeout=_CONNECT)
@@ -216,71 +216,71 @@ class VllmEngine:
         """See wordle_rl.policy.engine.Engine. Raises EngineLost. It takes no grammar."""
         assert grammar is None and sampling.beams == 1, "the config refuses them with servers"
         check_prompts(prompts, self.max_context)
-        found: dict[int, Completion] = {}
-        due, retries = self._requests(prompts, sampling), self._settings.retries
+        answers: dict[int, Completion] = {}
+        requests, retries = self._requests(prompts, sampling), self._settings.retries
         with self._timers("decode"):
             for attempt in range(retries + 1):
-                if not self._playing():
+                if not self._players():
                     if self.detached:
                         break
                     self._pause(_PAUSE * 2 ** min(attempt, 6))
                     self._bring_up()
-                if self._playing():
-                    due = self._answer(due, found)
-                if not due:
-                    return [found[i] for i in range(len(prompts))]
-        why = "; ".join(server.failure for server in self.servers if server.failure)
-        raise EngineLost(f"no vLLM server answers after {retries} retries: {why}")
+                if self._players():
+                    requests = self._answer(requests, answers)
+                if not requests:
+                    return [answers[i] for i in range(len(prompts))]
+        reason = "; ".join(server.failure for server in self.servers if server.failure)
+        raise EngineLost(f"no vLLM server answers after {retries} retries: {reason}")
 
-    def _playing(self) -> list[Server]:
+    def _players(self) -> list[Server]:
         return [server for server in self.servers if server.plays]
 
     def _pause(self, seconds: float) -> None:
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
+        while (rest := end - time.monotonic()) > 0:
             self._check()
-            time.sleep(min(left, _LOOK))
+            time.sleep(min(rest, _LOOK))
 
     def _requests(self, prompts: Prompts, sampling: Sampling) -> list[Request]:
         """Deal the prompts out in blocks, so that most conversations stay with their server."""
-        together: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        blocks: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for i, ids in enumerate(prompts):
-            most = min(sampling.max_tokens, self.max_context - len(ids))
-            together[i * len(self.servers) // len(prompts), most].append(i)
+            limit = min(sampling.max_tokens, self.max_context - len(ids))
+            blocks[i * len(self.servers) // len(prompts), limit].append(i)
         size = self._settings.prompts_at_once
         return [
             replace(
                 self._probe,
                 prompts=[prompts[i] for i in part],
                 sampling=sampling,
-                most=most,
+                most=limit,
                 stop_ids=self._stop_ids,
                 members=part,
                 server=server,
             )
-            for (server, most), members in together.items()
+            for (server, limit), members in blocks.items()
             for part in (members[i : i + size] for i in range(0, len(members), size))
         ]
 
-    def _answer(self, due: list[Request], found: dict[int, Completion]) -> list[Request]:
+    def _answer(self, requests: list[Request], answers: dict[int, Completion]) -> list[Request]:
         """Ask the servers that play, and note the answer to each prompt. Returns what failed."""
-        playing, sent = self._playing(), []
-        for request in due:
-            own = self.servers[request.server]
-            server = own if own.plays else playing[request.server % len(playing)]
+        players, jobs = self._players(), []
+        for request in requests:
+            home = self.servers[request.server]
+            server = home if home.plays else players[request.server % len(players)]
             future = self._threads.submit(server.complete, self._adapter, request)
-            sent.append((future, request, server))
-        while wait([future for future, *_ in sent], timeout=_LOOK).not_done:
-            if len(playing) < len(self.servers):
+            jobs.append((future, request, server))
+        while wait([future for future, *_ in jobs], timeout=_LOOK).not_done:
+            if len(players) < len(self.servers):
                 self._check()
-        failed = []
-        for future, request, server in sent:
+        failures = []
+        for future, request, server in jobs:
             try:
-                found |= zip(request.members, future.result(), strict=True)
+                answers |= zip(request.members, future.result(), strict=True)
             except ServerError as error:
                 self._note_failure(server, error)
-                failed.append(request)
-        return failed
+                failures.append(request)
+        return failures
 
     def _bring_up(self) -> None:
         """Load the adapter everywhere, and compare the servers that did not play."""
@@ -291,9 +291,9 @@ class VllmEngine:
             return [] if server.plays else server.complete(self._adapter, self._probe)
 
         futures = [self._threads.submit(load, server) for server in self.servers]
-        for server, drawn in zip(self.servers, futures, strict=True):
+        for server, future in zip(self.servers, futures, strict=True):
             try:
-                answers = drawn.result()
+                answers = future.result()
                 if not server.plays:
                     self._compare(server.url, answers)
             except ServerError as error:
@@ -307,8 +307,8 @@ class VllmEngine:
         """Let a server play no more, with a warning if it did."""
         was_playing, server.plays, server.failure = server.plays, False, str(error)
         if was_playing:
-            then = "the other servers play" if self._playing() else "the run waits and tries again"
-            print(f"warning: {error}; {then}", file=sys.stderr, flush=True)
+            plan = "the other servers play" if self._players() else "the run waits and tries again"
+            print(f"warning: {error}; {plan}", file=sys.stderr, flush=True)
 
 
 def _serve_newest(
@@ -318,22 +318,22 @@ def _serve_newest(
 
     Each version gets a folder of its own in this one. save: writes it into an empty folder.
     """
-    loaded = -1
+    last_version = -1
 
-    def current() -> VllmEngine:
-        nonlocal loaded
-        if policy.version != loaded and not engine.detached:
+    def get_engine() -> VllmEngine:
+        nonlocal last_version
+        if policy.version != last_version and not engine.detached:
             with policy.timers("adapter"):
-                for old in sorted(folder.iterdir())[:-1]:  # a server may still read the last one
-                    shutil.rmtree(old, ignore_errors=True)
-                new = folder / f"{policy.version:06d}"
-                new.mkdir()
-                save(new)
-                engine.load(str(new))
-            loaded = policy.version
+                for path in sorted(folder.iterdir())[:-1]:  # a server may still read the last one
+                    shutil.rmtree(path, ignore_errors=True)
+                target = folder / f"{policy.version:06d}"
+                target.mkdir()
+                save(target)
+                engine.load(str(target))
+            last_version = policy.version
         return engine
 
-    return current
+    return get_engine
 
 
 @contextmanager
@@ -356,13 +356,13 @@ def serve(
     probe = _ask_for_text(policy, setup, vocabulary)
     adapter = f"wordle-{secrets.token_hex(6)}"  # a name that no other run has
     root = Path(settings.folder or run / "served").resolve()
-    here = root / adapter
+    folder = root / adapter
     with ExitStack() as stack:
         if settings.folder is None:
             shutil.rmtree(root, ignore_errors=True)  # what a killed process left there
-        stack.callback(shutil.rmtree, here if settings.folder else root, ignore_errors=True)
+        stack.callback(shutil.rmtree, folder if settings.folder else root, ignore_errors=True)
         try:
-            here.mkdir(parents=True)
+            folder.mkdir(parents=True)
             engine = VllmEngine(
                 settings,
                 adapter=adapter,
@@ -376,17 +376,17 @@ def serve(
             stack.callback(engine.close)
             for server in engine.servers:
                 _check_context(server, room)
-            newest = _serve_newest(policy, engine, here, save)
-            newest()
+            get_engine = _serve_newest(policy, engine, folder, save)
+            get_engine()
             if reasons := [server.failure for server in engine.servers if server.failure]:
                 raise ServerError(reasons[0])
         except ServerError as error:
             raise ConfigError(f"vllm.urls: {error}; docs/SCALE.md says how to start it") from None
         except OSError as error:
             raise ConfigError(f"vllm.folder={root} cannot be written: {error.strerror}") from None
-        where = ", ".join(settings.urls)
-        print(f"vLLM plays ({where}), so neither the seed nor resume= repeats games", flush=True)
-        policy.served = newest
+        urls = ", ".join(settings.urls)
+        print(f"vLLM plays ({urls}), so neither the seed nor resume= repeats games", flush=True)
+        policy.served = get_engine
         stack.callback(setattr, policy, "served", None)
         yield
 
@@ -395,12 +395,12 @@ def _ask_for_text(policy: Policy, setup: Experiment, vocabulary: int) -> Request
     """What servers are tried with: answers to a text, at the temperature that is scored."""
     room = setup.model.max_context
     text = policy.tokenizer.render([{"role": "user", "content": _TEXT}])  # with special tokens
-    most = min(_TOKENS, room // 2)
-    sampling = Sampling(temperature=setup.recipe.sampling.temperature, max_tokens=most)
+    limit = min(_TOKENS, room // 2)
+    sampling = Sampling(temperature=setup.recipe.sampling.temperature, max_tokens=limit)
     return Request(
-        prompts=[policy.tokenizer.encode(text)[: room - most]] * _ROWS,
+        prompts=[policy.tokenizer.encode(text)[: room - limit]] * _ROWS,
         sampling=sampling,
-        most=most,
+        most=limit,
         stop_ids=frozenset(),
         vocabulary=vocabulary,
     )
@@ -408,30 +408,30 @@ def _ask_for_text(policy: Policy, setup: Experiment, vocabulary: int) -> Request
 
 def _check_context(server: Server, room: int) -> None:
     """Raise ConfigError for a server whose context is shorter than a game. room: its tokens."""
-    have = server.ask("/v1/models", None, lambda said: said["data"][0]["max_model_len"])
-    if have < room:
+    limit = server.ask("/v1/models", None, lambda reply: reply["data"][0]["max_model_len"])
+    if limit < room:
         raise ConfigError(
-            f"model.max_context must be at most {have}, the context of {server.url} "
+            f"model.max_context must be at most {limit}, the context of {server.url} "
             f"(--max-model-len), not {room}"
         )
 
 
 def _compare(
-    policy: Policy, prompt: Sequence[int], most: float, url: str, drawn: list[Completion]
+    policy: Policy, prompt: Sequence[int], limit: float, url: str, answers: list[Completion]
 ) -> None:
     """Raise ServerError for a server that plays another policy than the trainer's.
 
-    drawn: its answers to the prompt. most: mean difference of log-probabilities, in nats.
+    answers: its own to the prompt. limit: mean difference of log-probabilities, in nats.
     """
-    talks = [Talk() for _ in drawn]
-    for talk, answer in zip(talks, drawn, strict=True):
+    talks = [Talk() for _ in answers]
+    for talk, answer in zip(talks, answers, strict=True):
         talk.hear(list(prompt), 0)
         talk.answer(answer.ids, 0, answer.logprobs)
     batch = pad(talks, policy.tokenizer.pad_id)
     gap = np.abs(policy.score(batch) - batch.sampler_logprobs)[batch.trained].mean()
-    if not gap <= most:  # also if it is not a number
+    if not gap <= limit:  # also if it is not a number
         raise ServerError(
             f"{url} differs from the trainer by {gap:.3g} nats a token, above "
-            f"vllm.most_gap={most:g}: it has another base model than model.path, or was started "
+            f"vllm.most_gap={limit:g}: it has another base model than model.path, or was started "
             "without --logprobs-mode processed_logprobs"
         )

@@ -74,7 +74,7 @@ KEYS = {  # the keys of a training config
     *("name", "seed", "output_dir", "resume"),
     *("init_from", "init_checkpoint", "allow_mismatch"),
 }
-_ALONE = {"name": str, "output_dir": str, "seed": Seed, "allow_mismatch": bool}  # in no group
+_LONE_KEYS = {"name": str, "output_dir": str, "seed": Seed, "allow_mismatch": bool}  # in no group
 PLAYERS: dict[str, Callable[[Knowledge], Player]] = {  # players for algorithms and histories
     "random_consistent": lambda k: RandomConsistent(k, "answers"),
     "random_consistent_allowed": lambda k: RandomConsistent(k, "allowed"),
@@ -87,7 +87,7 @@ PLAYERS: dict[str, Callable[[Knowledge], Player]] = {  # players for algorithms 
 def resolve(cfg: DictConfig) -> dict[str, Any]:
     """Turn the config into plain values. Raises ConfigError for a missing value."""
     try:
-        plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+        config = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except MissingMandatoryValue as error:
         if error.full_key == "model.path":
             line = "model must be given: model=<option, hub name or folder>, see --help"
@@ -96,9 +96,9 @@ def resolve(cfg: DictConfig) -> dict[str, Any]:
     except OmegaConfBaseException as error:
         line = str(error).splitlines()[0].rpartition(" raised while resolving interpolation: ")[2]
         raise ConfigError(f"{error.full_key}: {line}") from None
-    assert isinstance(plain, dict)
-    plain.pop("num_generations", None)  # rollout has it now
-    return {str(key): value for key, value in plain.items()}
+    assert isinstance(config, dict)
+    config.pop("num_generations", None)  # rollout has it now
+    return {str(key): value for key, value in config.items()}
 
 
 def check_keys(config: Mapping[str, Any], keys: set[str]) -> None:
@@ -122,10 +122,10 @@ def check_package(config: Mapping[str, Any]) -> None:
 def build_experiment(config: dict[str, Any]) -> Experiment:
     """Build and check everything that needs no model. Raises ValueError in one line."""
     check_keys(config, KEYS)
-    for name, kind in _ALONE.items():
+    for name, kind in _LONE_KEYS.items():
         check_type(name, config[name], kind)
-    filled = {"only_scores": False, "any_base": config["allow_mismatch"]}
-    model: ModelSettings = instantiate("model", config["model"], ModelSettings, **filled)
+    fields = {"only_scores": False, "any_base": config["allow_mismatch"]}
+    model: ModelSettings = instantiate("model", config["model"], ModelSettings, **fields)
     backend = build_backend_settings(config["backend"], model)
     settings: WordSettings = instantiate("words", config["words"], WordSettings)
     words, splits = settings.load()
@@ -134,7 +134,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     reference = _build_reference(config, recipe.algorithm, model)
     if reference is not None:  # latest may be another run when this one is resumed
         config = config | {"algorithm": config["algorithm"] | {"reference": reference.path}}
-    for location in (one.location for one in (model, reference) if one):
+    for location in (source.location for source in (model, reference) if source):
         check_secrets(settings.protocol, words, splits, location)
         if not config["allow_mismatch"]:
             check_match(location, recipe.style, ("rollout.form", recipe.rollout.form), words)
@@ -185,11 +185,11 @@ def _build_logger(node: Mapping[str, Any]) -> LoggerSettings:
 
 def _list_callbacks(node: Any, backend: BackendSettings) -> dict[str, Any]:
     """The nodes of callbacks=, by name, which the backend makes objects of. null leaves one out."""
-    named = dict(enumerate(node)) if isinstance(node, list) else node
-    refuse(not isinstance(named, dict), f"callbacks must be nodes with names, not {node!r}")
-    nodes = {str(name): one for name, one in named.items() if one is not None}
-    for name, one in nodes.items():
-        wrong = not isinstance(one, dict) or "_target_" not in one
+    by_name = dict(enumerate(node)) if isinstance(node, list) else node
+    refuse(not isinstance(by_name, dict), f"callbacks must be nodes with names, not {node!r}")
+    nodes = {str(name): callback for name, callback in by_name.items() if callback is not None}
+    for name, callback in nodes.items():
+        wrong = not isinstance(callback, dict) or "_target_" not in callback
         refuse(wrong, f"callbacks.{name} must have a _target_, the class of the callback")
     refuse(
         nodes and backend.name != LightningSettings.name,
@@ -211,10 +211,10 @@ def _build_recipe(
     knowledge = Knowledge(words, feedback_table(words))
     rules: Rules = instantiate("rules", config["rules"], Rules)
     rollout: RolloutSettings = instantiate("rollout", config["rollout"], RolloutSettings)
-    earlier = build_history(config["history"], knowledge, rules)
+    history = build_history(config["history"], knowledge, rules)
     sampling: Sampling = instantiate("sampling", config["sampling"], Sampling)
     # It knows how long a rollout can be, and who draws its tokens.
-    answers = rollout.answers(rules, earlier.least if earlier else 0)
+    answers = rollout.answers(rules, history.least if history else 0)
     algorithm: Algorithm = instantiate(
         "algorithm",
         config["algorithm"],
@@ -231,7 +231,7 @@ def _build_recipe(
     if data is not None and data.dialogues is not None:
         check_dialogues(data.name, algorithm, rollout)
     elif data is not None:
-        refuse(earlier, "history must be none with data=<file>, whose rows say where games begin")
+        refuse(history, "history must be none with data=<file>, whose rows say where games begin")
     style: PromptStyle = instantiate("prompt", config["prompt"], PromptStyle, game=rules)
     recipe = Recipe(
         words=words,
@@ -245,7 +245,7 @@ def _build_recipe(
         allowed_secrets=settings.allowed_secrets(words, splits),
         allowed_share=settings.allowed_share,
         rollout=rollout,
-        history=earlier,
+        history=history,
         states=data.states if data else None,
         dialogues=data.dialogues if data else None,
         agreement=trainer.agreement,
@@ -308,33 +308,33 @@ def choose_player(
     key: str, name: str, players: Mapping[str, Callable[[Knowledge], Player]] = PLAYERS
 ) -> Callable[[Knowledge], Player]:
     """What makes the scripted player of a name: one of players, or the user's own class."""
-    if (own := find_own(key, name)) is None:
+    if (cls := find_own(key, name)) is None:
         check_choice(key, name, tuple(players))
         return players[name]
-    refuse(not (isinstance(own, type) and issubclass(own, Player)), f"{key}={name} is no Player")
-    return own
+    refuse(not (isinstance(cls, type) and issubclass(cls, Player)), f"{key}={name} is no Player")
+    return cls
 
 
 def build_teacher(algorithm: Algorithm, knowledge: Knowledge) -> TeacherSettings | None:
     """Build the teacher whose games the algorithm imitates, None if it imitates nobody."""
-    wanted = algorithm.imitates
-    if wanted is None:
+    imitation = algorithm.imitates
+    if imitation is None:
         return None
-    player = choose_player("algorithm.player", wanted.player)(knowledge)
+    player = choose_player("algorithm.player", imitation.player)(knowledge)
     refuse(
-        wanted.every_guess and not isinstance(player, Teacher),
+        imitation.every_guess and not isinstance(player, Teacher),
         "algorithm.targets=distribution needs a player that chooses among guesses, "
-        f"random_consistent or random_consistent_allowed, not {wanted.player}",
+        f"random_consistent or random_consistent_allowed, not {imitation.player}",
     )
     pool: Literal["answers", "allowed"]
-    pool = "allowed" if wanted.player.endswith("_allowed") else "answers"
+    pool = "allowed" if imitation.player.endswith("_allowed") else "answers"
     return TeacherSettings(
         player=player,
-        mistakes=Mistakes(knowledge, pool) if wanted.slips else None,
-        slips=wanted.slips,
-        distribution=wanted.every_guess,
-        guessable=knowledge.words.allowed if wanted.own_share else None,
-        own_share=wanted.own_share,
+        mistakes=Mistakes(knowledge, pool) if imitation.slips else None,
+        slips=imitation.slips,
+        distribution=imitation.every_guess,
+        guessable=knowledge.words.allowed if imitation.own_share else None,
+        own_share=imitation.own_share,
     )
 
 
@@ -398,9 +398,9 @@ def _build_curriculum(
         node = {**node, "first": first}
     # With data=, an epoch has a group for each row.
     secrets = (
-        recipe.secrets if recipe.states is None else tuple(given.secret for given in recipe.states)
+        recipe.secrets if recipe.states is None else tuple(state.secret for state in recipe.states)
     )
-    chosen = instantiate(
+    curriculum = instantiate(
         "curriculum",
         node,
         Curriculum,
@@ -409,17 +409,17 @@ def _build_curriculum(
         groups=recipe.rollout.groups,
     )
     refuse(
-        recipe.algorithm.imitates is not None and type(chosen) is not Curriculum,
+        recipe.algorithm.imitates is not None and type(curriculum) is not Curriculum,
         "curriculum must be none with an algorithm that imitates a player, because its games have "
-        f"no rewards, not {option_of(chosen)}",
+        f"no rewards, not {option_of(curriculum)}",
     )
     refuse(
-        chosen.needs_whole_games and not recipe.rollout.finishes,
-        f"curriculum={option_of(chosen)} depends on how games end, but rollout="
+        curriculum.needs_whole_games and not recipe.rollout.finishes,
+        f"curriculum={option_of(curriculum)} depends on how games end, but rollout="
         f"{recipe.rollout.kind} leaves them earlier: use rollout=game or rollout=best_of",
     )
-    chosen.plan()  # raises now if its first rewards are wrong
-    return chosen
+    curriculum.plan()  # raises now if its first rewards are wrong
+    return curriculum
 
 
 def _build_data(
@@ -429,15 +429,15 @@ def _build_data(
     settings: DataSettings = instantiate("data", config["data"], DataSettings)
     if settings.path is None:
         return None
-    chosen, file = config["words"], Path(settings.path).expanduser()
+    node, file = config["words"], Path(settings.path).expanduser()
     if file.suffix and not file.is_file():
         raise ConfigError(f"data={file}: no such file")
     refuse(
-        chosen.get("allowed_share") or chosen.get("train") is not None,
+        node.get("allowed_share") or node.get("train") is not None,
         f"data={file} says which secrets are played, so words.allowed_share must be 0 and "
         "words.train null: add experiment=none",
     )
-    held_out = () if chosen.get("protocol") == "all" else (*splits.val, *splits.test)
+    held_out = () if node.get("protocol") == "all" else (*splits.val, *splits.test)
     return load_data(
         settings,
         words,

@@ -61,10 +61,10 @@ def check_step(
 
 def check_dialogues(file: str, algorithm: Algorithm, rollout: RolloutSettings) -> None:
     """Raise ConfigError where the dialogues of a data file cannot be learnt."""
-    taught, learn = algorithm.imitates, f"to learn the answers of data={file}, not"
-    given = taught is not None and not taught.every_guess and not taught.slips
+    imitation, learn = algorithm.imitates, f"to learn the answers of data={file}, not"
+    fits = imitation is not None and not imitation.every_guess and not imitation.slips
     count = rollout.num_generations
-    refuse(not given, f"algorithm must be sft {learn} {option_of(algorithm)}")
+    refuse(not fits, f"algorithm must be sft {learn} {option_of(algorithm)}")
     refuse(rollout.kind != "game", f"rollout must be game {learn} {rollout.kind}")
     refuse(count != 1, f"num_generations must be 1 {learn} {count}")
     refuse(rollout.form == "tool", f"rollout.form must be conversation or fresh {learn} tool")
@@ -74,13 +74,14 @@ def check_recipe(recipe: Recipe, splits: Splits, trainer: TrainerSettings) -> No
     """Raise ConfigError where rewards, secrets, teacher and length of a run do not fit."""
     check_thoughts(recipe.rewards, recipe.style, "reward")
     refuse(len(splits.val) < 2, "words.val must hold out 2 secrets or more to choose a checkpoint")
-    taught = recipe.algorithm.imitates
-    if recipe.teacher is not None and taught is not None:
+    imitation = recipe.algorithm.imitates
+    if recipe.teacher is not None and imitation is not None:
         others = {*recipe.secrets, *recipe.allowed_secrets} - {*recipe.words.answers}
         refuse(
-            taught.player in ("random_consistent", "entropy", "entropy_consistent") and others,
+            imitation.player in ("random_consistent", "entropy", "entropy_consistent") and others,
             "algorithm.player must be random_consistent_allowed where any allowed word can be the "
-            f"secret, not {taught.player}, which finds answers alone; or set words.allowed_share=0",
+            f"secret, not {imitation.player}, which finds answers alone; or set "
+            "words.allowed_share=0",
         )
     refuse(
         trainer.epochs is not None and recipe.allowed_share,

@@ -34,7 +34,7 @@ TRAIN, EVAL = "config", "eval"  # the two configs in conf/, each for a command
 _HELP = {"-h", "--help"}
 _STUDY = {"-m", "--multirun"}
 _CONFIG = {"-c", "--cfg"}
-_ANSWERED = {*_CONFIG, "-i", "--info", "-sc", "--shell-completion"}  # by Hydra: nothing begins
+_HYDRA_FLAGS = {*_CONFIG, "-i", "--info", "-sc", "--shell-completion"}  # nothing begins
 
 
 def run_composed(name: str) -> None:
@@ -44,23 +44,23 @@ def run_composed(name: str) -> None:
     """
     with whole_command():
         admit_own(sys.argv[1:])
-        typed, given = sys.argv, set(sys.argv[1:])
-        launch = read_launch() if name == TRAIN and not _STUDY & given else None
+        argv, args = sys.argv, set(sys.argv[1:])
+        launch = read_launch() if name == TRAIN and not _STUDY & args else None
         if launch is not None and launch.rank:
             from wordle_rl.commands.train import follow
 
             follow(launch)
-        names = {argument.partition("=")[0] for argument in given}
+        names = {argument.partition("=")[0] for argument in args}
         if (_STUDY | {"sweep"}) & names and _CONFIG & names:
             fail("--cfg shows one run: leave -m and sweep= out, and give each setting one value")
-        if _HELP & given:
+        if _HELP & args:
             from wordle_rl.commands.help import format_group, format_help, format_usual
 
             settings = [a for a in sys.argv[1:] if a[:1] == "~" or ("=" in a and a[0] != "-")]
-            single = [a for a in settings if not (_STUDY & given and _has_several_values(a))]
-            cfg = compose_config(name, single, with_hydra=True)
-            named = [b for a, b in pairwise(sys.argv) if a not in ("--config-dir", "-cd")]
-            groups = [word for word in named if not {word, word[:1]} & {"-", *settings}]
+            overrides = [a for a in settings if not (_STUDY & args and _has_several_values(a))]
+            cfg = compose_config(name, overrides, with_hydra=True)
+            words = [b for a, b in pairwise(sys.argv) if a not in ("--config-dir", "-cd")]
+            groups = [word for word in words if not {word, word[:1]} & {"-", *settings}]
             if groups == ["all"]:
                 print(format_help(name, cfg))
             else:
@@ -69,9 +69,9 @@ def run_composed(name: str) -> None:
         else:
             _check_form(name, sys.argv[1:])
             sys.argv = [sys.argv[0], *expand(_put_flags_first(sys.argv[1:]))]
-            silent = bool(_ANSWERED & names)
+            silent = bool(_HYDRA_FLAGS & names)
             with nullcontext() if silent else announce("reading the settings"):
-                _run_hydra(name, typed)
+                _run_hydra(name, argv)
 
 
 def _has_several_values(setting: str) -> bool:
@@ -80,52 +80,52 @@ def _has_several_values(setting: str) -> bool:
     return OverridesParser.create().parse_override(quoted(setting)).is_sweep_override()
 
 
-def _put_flags_first(given: list[str]) -> list[str]:
+def _put_flags_first(args: list[str]) -> list[str]:
     """Arguments as Hydra parses them, without --config-dir. Flags are written in full."""
     from hydra._internal.utils import get_args_parser
 
     parser: Any = get_args_parser()
     parser.allow_abbrev = False
     parser.error = lambda text: fail(f"{text}; settings are given as key=value, see --help")
-    given = without_folder(given)
-    settings = parser.parse_intermixed_args(given).overrides
-    return [word for word in given if word not in settings] + settings
+    args = without_folder(args)
+    settings = parser.parse_intermixed_args(args).overrides
+    return [word for word in args if word not in settings] + settings
 
 
 def complete(name: str, given: Sequence[str], word: str) -> list[str]:
     """Choices, settings, values and runs that a word may become. given: the words before it."""
-    before = re.sub(" ?= ?", "=", " ".join(given))  # bash divides words at =
-    inside = before.endswith("=") or (not word and re.search(r"(^| )[\w./]+$", before))
-    line = f"{before.removesuffix('=')}={word}" if inside else f"{before} {word}"
-    last = line.rpartition(" ")[2]
-    if last.startswith(("run=", "resume=", "init_from=")):
+    text = re.sub(" ?= ?", "=", " ".join(given))  # bash divides words at =
+    inside = text.endswith("=") or (not word and re.search(r"(^| )[\w./]+$", text))
+    line = f"{text.removesuffix('=')}={word}" if inside else f"{text} {word}"
+    tail = line.rpartition(" ")[2]
+    if tail.startswith(("run=", "resume=", "init_from=")):
         runs = (LATEST, *(str(shorten(folder.path)) for folder, _ in list_runs()))
-        found = [one for run in runs if (one := f"{last.partition('=')[0]}={run}").startswith(last)]
+        words = [arg for run in runs if (arg := f"{tail.partition('=')[0]}={run}").startswith(tail)]
     else:
         os.environ["COMP_LINE"], sys.argv = f"{name} {line}", [name, "-sc", "query=bash"]
-        with redirect_stdout(StringIO()) as said, suppress(SystemExit):
+        with redirect_stdout(StringIO()) as output, suppress(SystemExit):
             run_composed(name)
-        found = [one for one in said.getvalue().split() if not one.startswith("hydra")]
-    if len(found) == 1 and found[0] != last and found[0][-1] in "=.":  # no blank behind it
-        return complete(name, given, found[0])
-    return [one.removeprefix(last.removesuffix(word)) for one in found]
+        words = [arg for arg in output.getvalue().split() if not arg.startswith("hydra")]
+    if len(words) == 1 and words[0] != tail and words[0][-1] in "=.":  # no blank behind it
+        return complete(name, given, words[0])
+    return [arg.removeprefix(tail.removesuffix(word)) for arg in words]
 
 
-def _check_form(name: str, given: list[str]) -> None:
+def _check_form(name: str, args: list[str]) -> None:
     """Say how a setting is written that is given in two words, and which of two is in force."""
     keys = {*list_groups(), *read_yaml(CONF / f"{name}.yaml"), "config-name"}
-    for flag, after in pairwise([*given, "..."]):
+    for flag, next_word in pairwise([*args, "..."]):
         key, _, value = flag.removeprefix("--").partition("=")
         bare = flag.isidentifier() or re.fullmatch(r"\w+(\.\w+)+", flag)
         if (flag[:2] == "--" or bare) and key.partition(".")[0] in keys:
-            fail(f"{flag}: write {key.replace('config-name', 'experiment')}={value or after}")
-    last = {setting.partition("=")[0]: setting for setting in given if "=" in setting}
-    for setting in given:
-        if (other := last.get(setting.partition("=")[0], setting)) != setting:
-            print(f"warning: {other} comes after {setting} and is in force", file=sys.stderr)
+            fail(f"{flag}: write {key.replace('config-name', 'experiment')}={value or next_word}")
+    by_key = {setting.partition("=")[0]: setting for setting in args if "=" in setting}
+    for setting in args:
+        if (winner := by_key.get(setting.partition("=")[0], setting)) != setting:
+            print(f"warning: {winner} comes after {setting} and is in force", file=sys.stderr)
 
 
-def _run_hydra(name: str, typed: list[str]) -> None:
+def _run_hydra(name: str, argv: list[str]) -> None:
     import hydra
     from hydra.core.hydra_config import HydraConfig
 
@@ -134,7 +134,7 @@ def _run_hydra(name: str, typed: list[str]) -> None:
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
 
     def start(cfg: Any) -> None:
-        sys.argv = typed  # what a run records of its command
+        sys.argv = argv  # what a run records of its command
         # Hydra adds a line about an error that leaves this function.
         with announce("working"), whole_command():
             check_choices(HydraConfig.get(), cfg)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wordle_rl.training.experiment import Experiment
 
 Mode = Literal["rl", "sft"]
-_OTHERS = ("seed", "data", "data.path", "data.split")  # make no sense here
+_FOREIGN_KEYS = ("seed", "data", "data.path", "data.split")  # make no sense here
 _DEFAULTS = {  # by mode: choices that the command line may overrule
     "rl": ("experiment=none", "model=untrained", "history=upto4"),
     "sft": ("experiment=none", "model=untrained", "algorithm=sft", "num_generations=1"),
@@ -55,21 +55,21 @@ def data(
             f"output must end in .jsonl or .parquet, whose cells hold lists, not {path.name!r}"
         )
     setup = _compose(mode, settings or [], seed)
-    held_out = {"val": setup.splits.val, "test": setup.splits.test, "all": setup.words.answers}
-    secrets = held_out.get(split, setup.recipe.secrets)
+    by_split = {"val": setup.splits.val, "test": setup.splits.test, "all": setup.words.answers}
+    secrets = by_split.get(split, setup.recipe.secrets)
     source = Synthesis(recipe=setup.recipe, secrets=secrets, split=split)
     if mode == "rl":
         rows = source.states(count)
-        about = _count_clues(rows)
+        summary = _count_clues(rows)
     else:
         games = source.games(count)
         by_answer = per == "answer" or setup.recipe.rollout.form == "fresh"
         rows = source.answer_rows(games) if by_answer else source.game_rows(games)
-        about = _count_games(games)
+        summary = _count_games(games)
     write_table(path, rows, form)
-    played, protocol = {row["secret"] for row in rows}, setup.config["words"]["protocol"]
-    print(f"{path}: {len(rows):,} rows, {len(played):,} secrets (split {split}, {protocol=!s})")
-    print(f"{about}\nsha256: {file_digest(path)}")
+    words, protocol = {row["secret"] for row in rows}, setup.config["words"]["protocol"]
+    print(f"{path}: {len(rows):,} rows, {len(words):,} secrets (split {split}, {protocol=!s})")
+    print(f"{summary}\nsha256: {file_digest(path)}")
 
 
 def _count_clues(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -78,8 +78,8 @@ def _count_clues(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _count_games(games: Sequence[Game]) -> str:
-    won, guesses = sum(game.won for game in games), sum(len(game.turns) for game in games)
-    return f"games: {len(games):,}, won: {won:,}, guesses: {guesses:,}"
+    wins, guesses = sum(game.won for game in games), sum(len(game.turns) for game in games)
+    return f"games: {len(games):,}, won: {wins:,}, guesses: {guesses:,}"
 
 
 def _compose(mode: Mode, settings: list[str], seed: int) -> Experiment:
@@ -89,15 +89,15 @@ def _compose(mode: Mode, settings: list[str], seed: int) -> Experiment:
     from wordle_rl.runs.config import compose_config
 
     keys = list_keys(settings)
-    if taken := [key for key in _OTHERS if key in keys]:
-        cure = "; use --seed" if taken[0] == "seed" else ""
-        raise ConfigError(f"{taken[0]} is no setting here{cure}")
-    usual = [d for d in _DEFAULTS[mode] if d.partition("=")[0] not in keys]
-    setup = build_experiment(resolve(compose_config("config", [*usual, *settings, f"seed={seed}"])))
-    recipe, taught = setup.recipe, setup.recipe.algorithm.imitates
+    if clash := [key for key in _FOREIGN_KEYS if key in keys]:
+        cure = "; use --seed" if clash[0] == "seed" else ""
+        raise ConfigError(f"{clash[0]} is no setting here{cure}")
+    base = [d for d in _DEFAULTS[mode] if d.partition("=")[0] not in keys]
+    setup = build_experiment(resolve(compose_config("config", [*base, *settings, f"seed={seed}"])))
+    recipe, imitation = setup.recipe, setup.recipe.algorithm.imitates
     if recipe.rollout.form == "tool":
         raise ConfigError("rollout.form must be conversation or fresh to make data, not tool")
-    if mode == "sft" and (taught is None or taught.every_guess or taught.slips):
+    if mode == "sft" and (imitation is None or imitation.every_guess or imitation.slips):
         raise ConfigError("algorithm must be sft for data of sft, which imitates a player's games")
     if mode == "sft" and recipe.history is not None:
         raise ConfigError("history must be none for data of sft, whose games begin at the start")

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-_MOST = 4  # findings that are told, so that ten lines are enough
+_MAX_FINDINGS = 4  # findings that are told, so that ten lines are enough
 # The names of TRL's and verl's metrics that mean what ours do.
-_SAME = {
+_ALIASES = {
     "lr": ("learning_rate", "actor/lr"),
     "reward/mean": ("reward", "critic/rewards/mean", "critic/score/mean"),
     "reward/std": ("reward_std",),
@@ -42,19 +42,19 @@ def doctor(
     curves = Curves(rows)
     findings = diagnose(curves, settings)
     print(f"{name}: {curves.steps} steps, {_describe(curves)}")
-    for number, finding in enumerate(findings[:_MOST], 1):
+    for number, finding in enumerate(findings[:_MAX_FINDINGS], 1):
         print(f"{number}. {finding.cause}: {finding.seen}\n   change: {finding.change}")
     if not findings:
         print(describe_health(curves))
 
 
 def _describe(curves: Any) -> str:
-    told = [
+    parts = [
         f"{name} {curves.first(name):.3g} -> {curves.last(name):.3g}"
         for name in ("reward/mean", "train/win_rate", "val/win_rate")
         if name in curves
     ]
-    return ", ".join(told) or "no reward in the log"
+    return ", ".join(parts) or "no reward in the log"
 
 
 def read_log(given: str) -> tuple[str, list[dict[str, Any]], dict[str, Any]]:
@@ -79,8 +79,8 @@ def read_log(given: str) -> tuple[str, list[dict[str, Any]], dict[str, Any]]:
 
         rows = _rename(read_scalars(path))
     if not rows:
-        known = ", ".join(("reward/mean", *_SAME["reward/mean"]))
-        raise ConfigError(f"{given}: no reward by one of the names {known}")
+        names = ", ".join(("reward/mean", *_ALIASES["reward/mean"]))
+        raise ConfigError(f"{given}: no reward by one of the names {names}")
     return given, rows, {}
 
 
@@ -100,14 +100,14 @@ def _read_file(path: Path) -> list[dict[str, Any]]:
 
 def _rename(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows that have a reward, with our names beside the other trainer's."""
-    renamed = []
+    table = []
     for row in rows:
-        plain = {name.removeprefix("train/"): value for name, value in row.items()}
-        ours = {
-            name: plain[other]
-            for name, others in _SAME.items()
-            for other in others
-            if other in plain
+        metrics = {name.removeprefix("train/"): value for name, value in row.items()}
+        extras = {
+            name: metrics[alias]
+            for name, aliases in _ALIASES.items()
+            for alias in aliases
+            if alias in metrics
         }
-        renamed.append({**row, **ours})
-    return [row for row in renamed if "reward/mean" in row]
+        table.append({**row, **extras})
+    return [row for row in table if "reward/mean" in row]

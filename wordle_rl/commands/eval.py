@@ -38,7 +38,7 @@ from wordle_rl.runs.paths import ROOT, shorten
 from wordle_rl.runs.progress import Amount, announce
 from wordle_rl.training.progress import GameCount
 
-_COMPARED = ("win_rate", "mean_guesses", "mean_guesses_with_losses")  # of the other players
+_METRICS = ("win_rate", "mean_guesses", "mean_guesses_with_losses")  # of the other players
 
 
 def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
@@ -56,15 +56,15 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         if not settings.player:
             decoder = build_decoder(tournament.sampling, tournament.knowledge)
         if settings.compare:
-            players += _enter_solvers(config, tournament, decoder, besides=players[0].name)
+            players += _enter_solvers(config, tournament, decoder, name=players[0].name)
     (summary, games), *others = _play_in_turn(players)
-    compared = [figures for figures, _ in others]
+    summaries = [figures for figures, _ in others]
     summary["computing"] = computing
     if not settings.player:
         summary["drawn"] = describe_drawing(tournament.sampling.temperature)
     summary["opener"] = tournament.settings.opener
     summary["decoder"] = decoder and decoder.name  # its row is in compared_with
-    summary["compared_with"] = {one["player"]: {k: one[k] for k in _COMPARED} for one in compared}
+    summary["compared_with"] = {row["player"]: {k: row[k] for k in _METRICS} for row in summaries}
     folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
     write_bytes(folder / "games.jsonl", b"".join(map(json_bytes, map(game_record, games))))
     write_json(folder / "summary.json", summary)
@@ -73,9 +73,9 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     print(f"\nwritten to {shorten(folder)}\n")
     if settings.record is not None:
         _record(settings, summary, games, overrides)
-    print(report_table([summary, *compared], columns()))
-    if learnt := learnt_sampling(settings, tournament.sampling):
-        print(_note_grammar(f"sampling.grammar={learnt.grammar}", compared=settings.compare))
+    print(report_table([summary, *summaries], columns()))
+    if sampling := learnt_sampling(settings, tournament.sampling):
+        print(_note_grammar(f"sampling.grammar={sampling.grammar}", compared=settings.compare))
     if settings.json:
         print(json.dumps(plain(summary), ensure_ascii=False))
     return summary
@@ -89,27 +89,27 @@ def _record(
 ) -> None:
     """Add a result under settings.record. Its command names the run's folder, never `latest`."""
     assert settings.record is not None
-    kept = [part for part in overrides if not part.startswith(("record=", "run="))]
+    parts = [part for part in overrides if not part.startswith(("record=", "run="))]
     run = [] if settings.run is None else [f"run={shorten(Path(settings.run))}"]
-    command = f"python eval.py {shlex.join(run + kept)}"
+    command = f"python eval.py {shlex.join(run + parts)}"
     path = record_result(
         settings.record, summary, games, command=command, computing=summary["computing"] or {}
     )
     print(f"recorded in {shorten(path)}\n")
 
 
-def _note_grammar(learnt: str, *, compared: bool) -> str:
-    row = "the row below it has this grammar" if compared else f"add {learnt}"
-    return f"\nnote: the run trained with {learnt}; here any text was allowed, {row}"
+def _note_grammar(setting: str, *, compared: bool) -> str:
+    row = "the row below it has this grammar" if compared else f"add {setting}"
+    return f"\nnote: the run trained with {setting}; here any text was allowed, {row}"
 
 
 def _enter_solvers(
-    config: Mapping[str, Any], tournament: Tournament, decoder: Decoder | None, *, besides: str
+    config: Mapping[str, Any], tournament: Tournament, decoder: Decoder | None, *, name: str
 ) -> list[LoadedPlayer]:
     """The scripted players to compare with, but for the one of this name."""
     rewards = build_reward_set(config["reward"], tournament.knowledge)
     solvers = build_solvers(tournament.knowledge, decoder)
-    return [enter(one, tournament, rewards) for one in solvers if one.name != besides]
+    return [enter(solver, tournament, rewards) for solver in solvers if solver.name != name]
 
 
 def _play_in_turn(players: Sequence[LoadedPlayer]) -> list[tuple[dict[str, Any], list[Game]]]:
@@ -118,8 +118,8 @@ def _play_in_turn(players: Sequence[LoadedPlayer]) -> list[tuple[dict[str, Any],
         return [play_all(player) for player in players]
     except NotFinite as error:
         fail(f"{error}: the weights of the model may be broken")
-    except SystemExit as stopped:
-        if stopped.code in (130, 143):
+    except SystemExit as signal:
+        if signal.code in (130, 143):
             print("stopped before the last game, so nothing was written", file=sys.stderr)
         raise
 
@@ -150,7 +150,7 @@ def play_all(player: LoadedPlayer) -> tuple[dict[str, Any], list[Game]]:
 
 def choose_games(games: Sequence[Game], count: int) -> list[Game]:
     """The games to show: the first on each secret, half of them lost as far as there are any."""
-    first = {game.secret: game for game in reversed(games)}
-    every = [game for game in games if first[game.secret] is game]
-    lost = [game for game in every if not game.won][: count // 2]
-    return lost + [game for game in every if game not in lost][: count - len(lost)]
+    by_secret = {game.secret: game for game in reversed(games)}
+    pool = [game for game in games if by_secret[game.secret] is game]
+    losses = [game for game in pool if not game.won][: count // 2]
+    return losses + [game for game in pool if game not in losses][: count - len(losses)]

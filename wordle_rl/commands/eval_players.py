@@ -89,14 +89,14 @@ class EvalSettings:
     json: bool = False
 
     def __post_init__(self) -> None:
-        for wrong, told in (
+        for wrong, message in (
             (self.player and self.run, "player and run exclude each other: give one of them"),
             (self.checkpoint != "best" and not self.run, "checkpoint needs run=<its run>"),
             (self.shots and self.player, "player and shots exclude each other: only a model reads"),
             (self.shots and self.form == "tool", "shots needs form=conversation or fresh"),
         ):
             if wrong:
-                raise ConfigError(told)
+                raise ConfigError(message)
 
 
 def read_settings(cfg: DictConfig, overrides: Sequence[str]) -> tuple[dict[str, Any], EvalSettings]:
@@ -110,28 +110,28 @@ def read_settings(cfg: DictConfig, overrides: Sequence[str]) -> tuple[dict[str, 
     return config, instantiate("", {k: v for k, v in config.items() if k in names}, EvalSettings)
 
 
-def _add_run(cfg: DictConfig, given: set[str]) -> dict[str, Any]:
-    if not _FOR_TRAINING & {key.partition(".")[0] for key in given}:
+def _add_run(cfg: DictConfig, keys: set[str]) -> dict[str, Any]:
+    if not _FOR_TRAINING & {key.partition(".")[0] for key in keys}:
         with open_dict(cfg):
             for part in _FOR_TRAINING:
                 cfg.pop(part, None)
-    models = [key for key in sorted(given) if re.match(r"(model|prompt|sampling)\b", key)]
+    models = [key for key in sorted(keys) if re.match(r"(model|prompt|sampling)\b", key)]
     if cfg.player is not None and models:
         raise ConfigError(f"player and {models[0]} exclude each other: give one of them")
     if cfg.run is None:
         return resolve(cfg)
     folder = find_run(str(cfg.run), outputs=ROOT / str(cfg.output_dir))
-    saved = read_saved_config(folder)
-    if other := [key for key in sorted(given) if re.match(r"model$|model\.(path|lora|shape)", key)]:
-        raise ConfigError(f"{other[0]} and run exclude each other: a run has its own model")
+    run_config = read_saved_config(folder)
+    if clash := [key for key in sorted(keys) if re.match(r"model$|model\.(path|lora|shape)", key)]:
+        raise ConfigError(f"{clash[0]} and run exclude each other: a run has its own model")
     # Checkpoints need their run's backend, but this command chooses how that computes.
-    backend = ["backend"] if saved.backend._target_ != cfg.backend._target_ else []
+    backend = ["backend"] if run_config.backend._target_ != cfg.backend._target_ else []
     for node in (*_FROM_RUN, *backend):
-        adopt(cfg, saved, node, given)
+        adopt(cfg, run_config, node, keys)
     config = resolve(cfg)
-    if "form" not in given:
-        config["form"] = saved.rollout.form
-    if "words" not in given and "words.split" not in given:
+    if "form" not in keys:
+        config["form"] = run_config.rollout.form
+    if "words" not in keys and "words.split" not in keys:
         config["words"]["split"] = "all" if config["words"]["protocol"] == "all" else "test"
     config["run"] = str(folder.path)
     return config
@@ -139,20 +139,20 @@ def _add_run(cfg: DictConfig, given: set[str]) -> dict[str, Any]:
 
 def choose_model(config: dict[str, Any], settings: EvalSettings) -> ModelSettings:
     """The model's settings. With a run, their path is in the chosen checkpoint, verified."""
-    which, model = str(settings.checkpoint), config["model"]
-    if settings.run is not None and which != "start":
+    name, model = str(settings.checkpoint), config["model"]
+    if settings.run is not None and name != "start":
         store = CheckpointStore(RunFolder(Path(settings.run)).checkpoints, read_only=True)
         steps = {str(step_of(path)): path for path in sorted(store.folder.glob("step_*"))}
-        named = {**steps, "best": store.best(), "last": store.latest()}
-        found = named.get(which, ROOT / which)
-        if found is None or not found.is_dir():
+        by_name = {**steps, "best": store.best(), "last": store.latest()}
+        folder = by_name.get(name, ROOT / name)
+        if folder is None or not folder.is_dir():
             raise ConfigError(
                 f"checkpoint must be best, last, start, a step ({', '.join(steps)}) or a folder, "
-                f"and {store.folder} has no {which}"
+                f"and {store.folder} has no {name}"
             )
-        path = str(store.verify(found) / "model")
-        print(f"{shorten(store.folder.parent)} plays with its weights of {found.name}")
-        if which == "best" and step_of(found) == 0:
+        path = str(store.verify(folder) / "model")
+        print(f"{shorten(store.folder.parent)} plays with its weights of {folder.name}")
+        if name == "best" and step_of(folder) == 0:
             print(
                 "note: no validation was better than the start's, so checkpoint=best is the start; "
                 "checkpoint=last is what the run learnt"
@@ -251,8 +251,8 @@ def load_player(
     "sampling.temperature=1"; without a temperature, models play greedily. Raises ValueError in one
     line. Lines about precision and threads go to standard error.
     """
-    config, wanted = _compose_player(settings, run=run, model=model, player=player)
-    tournament = build_tournament(config, replace(wanted, compare=False))
+    config, options = _compose_player(settings, run=run, model=model, player=player)
+    tournament = build_tournament(config, replace(options, compare=False))
     with redirect_stdout(sys.stderr):
         return build_players(config, tournament)[0][0]
 
@@ -266,27 +266,27 @@ def load_word_lists(
 ) -> WordLists:
     """The word lists of what load_player would load. Reads only its settings, so takes a second."""
     config, _ = _compose_player(settings, run=run, model=model, player=player)
-    listed: WordSettings = instantiate("words", config["words"], WordSettings)
-    return listed.load()[0]
+    word_settings: WordSettings = instantiate("words", config["words"], WordSettings)
+    return word_settings.load()[0]
 
 
 def _compose_player(
     settings: Sequence[str], **kinds: str | None
 ) -> tuple[dict[str, Any], EvalSettings]:
     """The config of a player, and the settings of eval.py. Raises ConfigError."""
-    chosen = [f"{kind}={value}" for kind, value in kinds.items() if value is not None]
-    if len(chosen) != 1:
-        raise ConfigError(f"give one of run, model and player, not {' and '.join(chosen)}")
-    given = [*chosen, *settings]
-    return read_settings(compose_config("eval", given), given)
+    choices = [f"{kind}={value}" for kind, value in kinds.items() if value is not None]
+    if len(choices) != 1:
+        raise ConfigError(f"give one of run, model and player, not {' and '.join(choices)}")
+    overrides = [*choices, *settings]
+    return read_settings(compose_config("eval", overrides), overrides)
 
 
 def build_tournament(config: dict[str, Any], settings: EvalSettings) -> Tournament:
     """What every player plays. Raises ConfigError."""
     if settings.player is not None:
         choose_player("player", settings.player, _PLAYERS)
-    listed: WordSettings = instantiate("words", config["words"], WordSettings)
-    words, splits = listed.load()
+    word_settings: WordSettings = instantiate("words", config["words"], WordSettings)
+    words, splits = word_settings.load()
     knowledge = Knowledge(words, feedback_table(words))
     rules: Rules = instantiate("rules", config["rules"], Rules)
     # A scripted player does not sample, but wrong settings are refused all the same.
@@ -297,7 +297,7 @@ def build_tournament(config: dict[str, Any], settings: EvalSettings) -> Tourname
             "sampling.temperature must be above 0 where samples is above 1, because greedy games "
             "on one secret are all alike, not 0: add sampling.temperature=1"
         )
-    secrets = listed.eval_secrets(words, splits)[: settings.limit]
+    secrets = word_settings.eval_secrets(words, splits)[: settings.limit]
     if settings.opener is not None:
         opener = check_opener("opener", settings.opener, words)
         settings = replace(settings, opener=opener)
@@ -311,7 +311,7 @@ def build_tournament(config: dict[str, Any], settings: EvalSettings) -> Tourname
         splits=splits,
         secrets=secrets,
         starts=fixed_states(history, secrets, seed=settings.seed, max_turns=rules.max_turns),
-        split=listed.split,
+        split=word_settings.split,
     )
 
 
@@ -371,8 +371,8 @@ def build_players(
     form = settings.form if settings.player is None else "conversation"
     rewards = build_reward_set(config["reward"], tournament.knowledge, form)
     if settings.player is not None:
-        scripted = choose_player("player", settings.player, _PLAYERS)(tournament.knowledge)
-        return [enter(scripted, tournament, rewards)], None
+        solver = choose_player("player", settings.player, _PLAYERS)(tournament.knowledge)
+        return [enter(solver, tournament, rewards)], None
     model = choose_model(config, settings)
     policy = _load_policy(config, tournament, model)
     sampling = tournament.sampling
@@ -405,18 +405,18 @@ def build_players(
         games_at_once=max(model.games_at_once // beams, 1),
     )
 
-    def vary(name: str, sampling: Sampling, **more: Any) -> LoadedPlayer:
-        drawing = begin_games(tournament, partial(seat, sampling=sampling))
-        return replace(player, name=name, seat=drawing, **more)
+    def vary(name: str, sampling: Sampling, **fields: Any) -> LoadedPlayer:
+        seats = begin_games(tournament, partial(seat, sampling=sampling))
+        return replace(player, name=name, seat=seats, **fields)
 
     players = [player]
     if settings.samples > 1:
         greedy = replace(sampling, temperature=0.0)
         players.append(vary(f"greedy {player.name}", greedy, samples=1))
-    if settings.compare and (learnt := learnt_sampling(settings, sampling)) is not None:
+    if settings.compare and (run_sampling := learnt_sampling(settings, sampling)) is not None:
         with suppress(ValueError):  # of these settings, under which it has no place here
-            check_grammar(talk, learnt, tournament.words.allowed_set)
-            players.append(vary(_name_player(model, settings, learnt), learnt))
+            check_grammar(talk, run_sampling, tournament.words.allowed_set)
+            players.append(vary(_name_player(model, settings, run_sampling), run_sampling))
     return players, policy.computing.record()
 
 
@@ -444,9 +444,9 @@ def learnt_sampling(settings: EvalSettings, sampling: Sampling) -> Sampling | No
     """How a run's model drew in training, if under a grammar that these games do not have."""
     if settings.run is None or sampling.grammar is not None:
         return None
-    saved = read_config(Path(settings.run)).get("sampling") or {}
-    own = {key: saved[key] for key in ("grammar", "grammar_from", "repeats") if key in saved}
-    return replace(sampling, **own) if own.get("grammar") else None
+    node = read_config(Path(settings.run)).get("sampling") or {}
+    changes = {key: node[key] for key in ("grammar", "grammar_from", "repeats") if key in node}
+    return replace(sampling, **changes) if changes.get("grammar") else None
 
 
 def _load_policy(config: dict[str, Any], tournament: Tournament, model: ModelSettings) -> Any:
@@ -470,8 +470,8 @@ def _load_policy(config: dict[str, Any], tournament: Tournament, model: ModelSet
 def _name_player(model: ModelSettings, settings: EvalSettings, sampling: Sampling) -> str:
     """The run with its checkpoint unless that is the best, or the model; and what helps it."""
     if settings.run is not None:
-        which = "" if settings.checkpoint == "best" else f" {Path(str(settings.checkpoint)).name}"
-        name = f"{Path(settings.run).name}{which}"
+        suffix = "" if settings.checkpoint == "best" else f" {Path(str(settings.checkpoint)).name}"
+        name = f"{Path(settings.run).name}{suffix}"
     else:
         folder = Path(model.path).absolute()  # model/ in a run's folder, or one with its own name
         name = folder.parent.name if folder.name == "model" else folder.name

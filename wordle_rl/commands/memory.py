@@ -27,13 +27,13 @@ def memory(
     from wordle_rl.runs.config import compose_config
     from wordle_rl.sweeps.space import format_overrides, list_grid_points, parse_overrides
 
-    space, fixed = parse_overrides(settings)
-    varied = [format_overrides(point) for point in list_grid_points(space)]
-    if len(varied) > _MOST_COLUMNS:
+    space, base = parse_overrides(settings)
+    cases = [format_overrides(point) for point in list_grid_points(space)]
+    if len(cases) > _MOST_COLUMNS:
         raise ConfigError(
-            f"the settings must make {_MOST_COLUMNS} columns or fewer, not {len(varied)}"
+            f"the settings must make {_MOST_COLUMNS} columns or fewer, not {len(cases)}"
         )
-    setups = [build_experiment(resolve(compose_config("config", fixed + one))) for one in varied]
+    setups = [build_experiment(resolve(compose_config("config", base + case))) for case in cases]
     backend: Any = setups[0].backend
     place: Any = "mlx" if backend.name == "mlx" else "cuda"
     if getattr(backend, "accelerator", "auto") in ("cpu", "mps"):
@@ -53,7 +53,7 @@ def memory(
     ]
     table = [[name, *(row[name] for row in rows)] for name in rows[0]]
     table = [row for row in table if set(row[1:]) != {"0.00"}]
-    print(tabulate(["", *(" ".join(one) or "GB" for one in varied)], table, columns()))
+    print(tabulate(["", *(" ".join(case) or "GB" for case in cases)], table, columns()))
     if place != "cuda":
         print(describe_free(max(plan.peak for plan in plans)))
 
@@ -84,13 +84,13 @@ def _describe_gpus(plan: Any, setup: Any) -> dict[str, str]:
 
     if plan.device_kind != "cuda":
         return {}
-    told = {}
+    column = {}
     for size in _GPUS:
         limit = usable(size * GB, plan.device_kind)
-        fitted = widen(plan, setup, limit).fit(limit)
-        begins = "does not fit"
-        if fitted is not None:
-            begins = f"{fitted.games:,}, {fitted.held_out_games:,}, {fitted.micro_batch_tokens:,}"
-            begins += ", layers twice" if fitted.checkpointing else ""
-        told[f"on {size} GB: games, in validation, tokens"] = begins
-    return told
+        fit = widen(plan, setup, limit).fit(limit)
+        text = "does not fit"
+        if fit is not None:
+            text = f"{fit.games:,}, {fit.held_out_games:,}, {fit.micro_batch_tokens:,}"
+            text += ", layers twice" if fit.checkpointing else ""
+        column[f"on {size} GB: games, in validation, tokens"] = text
+    return column

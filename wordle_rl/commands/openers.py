@@ -40,15 +40,15 @@ def openers(
     lists = load_words(answers=answers, allowed=allowed)
     if secrets is Secrets.allowed:
         lists = lists.over_allowed
-    asked = [read_word("word", word) for word in words or ()]
-    if unknown := [word for word in asked if word not in lists.guess_index]:
+    guesses = [read_word("word", word) for word in words or ()]
+    if unknown := [word for word in guesses if word not in lists.guess_index]:
         raise ConfigError(f"WORD must be an allowed guess, not {unknown[0]}")
     knowledge = Knowledge(lists, feedback_table(lists))
     bits, ranks = knowledge.opener_bits, knowledge.opener_ranks
-    shown = [lists.guess_index[word] for word in asked]
+    indices = [lists.guess_index[word] for word in guesses]
     rows = [
         [str(ranks[i]), lists.allowed[i].upper(), f"{bits[i]:.3f}"]
-        for i in shown or np.argsort(-bits, kind="stable")[:top]
+        for i in indices or np.argsort(-bits, kind="stable")[:top]
     ]
     print(f"first guesses over {len(lists.answers):,} possible secrets, all equally likely")
     print(tabulate(("rank", "word", "bits"), rows, columns()))

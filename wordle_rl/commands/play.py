@@ -34,7 +34,7 @@ def play(
     from wordle_rl.web.opponent import CHECKPOINTS, SCRIPTED, list_choices
     from wordle_rl.web.server import Page, check_allowed, serve
 
-    if sum(each is not None for each in (model, run, player)) > 1:
+    if sum(option is not None for option in (model, run, player)) > 1:
         raise ConfigError("give one of --model, --run and --player")
     if player is not None:
         check_choice("--player", player, tuple(SCRIPTED))
@@ -46,8 +46,8 @@ def play(
     choices = list_choices(
         model=model, player=player, run=folder, checkpoint=checkpoint, given=settings or []
     )
-    key, first = next(iter(choices.items()))
-    lists = load_lists(*first.given, **first.settings)  # a wrong setting ends the command here
+    key, choice = next(iter(choices.items()))
+    lists = load_lists(*choice.given, **choice.settings)  # a wrong setting ends the command here
     if secret is not None:
         check_allowed(secret, lists.allowed_set)
     page = Page(choices, load_opponent, secret)
@@ -66,14 +66,14 @@ def load_opponent(
     from wordle_rl.commands.eval_players import load_player
     from wordle_rl.web.opponent import Opponent
 
-    given = _settings(settings, run, checkpoint)
-    loaded = load_player(model=model, player=player, run=run, settings=given)
+    overrides = _settings(settings, run, checkpoint)
+    entrant = load_player(model=model, player=player, run=run, settings=overrides)
     return Opponent(
-        knowledge=loaded.knowledge,
-        rules=loaded.rules,
-        rewards=loaded.rewards,
-        secrets=loaded.secrets,
-        seat=lambda: loaded.seat(0),
+        knowledge=entrant.knowledge,
+        rules=entrant.rules,
+        rewards=entrant.rewards,
+        secrets=entrant.secrets,
+        seat=lambda: entrant.seat(0),
     )
 
 
@@ -87,8 +87,8 @@ def load_lists(
     """The word lists of load_opponent's player, which is not loaded. Raises ValueError."""
     from wordle_rl.commands.eval_players import load_word_lists
 
-    given = _settings(settings, run, checkpoint)
-    return load_word_lists(model=model, player=player, run=run, settings=given)
+    overrides = _settings(settings, run, checkpoint)
+    return load_word_lists(model=model, player=player, run=run, settings=overrides)
 
 
 def _settings(settings: Sequence[str], run: str | None, checkpoint: str) -> list[str]:

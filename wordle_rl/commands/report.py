@@ -50,18 +50,18 @@ def report(
     from wordle_rl.reports.page import write_report
 
     folders = [find_run(run, root=Path()) for run in runs]
-    pictures, told = [], []
+    pictures, lines = [], []
     if reference is not None:
         from wordle_rl.reports.reference import compare, describe, draw_bands
 
         if len(folders) > 1:
             raise ConfigError("--reference is for one run")
-        beside = compare(reference, folders[0].log("metrics").read())
-        pictures, told = draw_bands(beside), describe(beside)
+        comparison = compare(reference, folders[0].log("metrics").read())
+        pictures, lines = draw_bands(comparison), describe(comparison)
     with announce("writing the report"):
         defaults = default_settings(folders[0])  # which the page of several runs leaves out
         page = write_report([folder.path for folder in folders], defaults, output, pictures)
-    print(*told, page, sep="\n")
+    print(*lines, page, sep="\n")
 
 
 @cache  # a run writes its page again and again
@@ -75,11 +75,11 @@ def default_settings(folder: RunFolder) -> dict[str, str]:
     manifest = folder.manifest()
     if (start := manifest.get("init_from")) and Path(start["run"]).is_dir():
         return flatten(read_config(Path(start["run"])))
-    chosen = manifest.get("choices", {})
-    known = [group for group in ("model", "experiment") if list_brought(group, chosen.get(group))]
-    given = [f"{group}={chosen[group]}" for group in known]
-    cfg = compose_config("config", given)
-    if chosen.get("model") == "pretrained":
+    choices = manifest.get("choices", {})
+    groups = [group for group in ("model", "experiment") if list_brought(group, choices.get(group))]
+    overrides = [f"{group}={choices[group]}" for group in groups]
+    cfg = compose_config("config", overrides)
+    if choices.get("model") == "pretrained":
         cfg.model.path = "a hub name or a folder"
     return flatten(resolve(cfg))
 
@@ -96,8 +96,8 @@ def write_page(folder: RunFolder, *, trains: bool = False) -> None:
         with announce("writing the report"):
             page = write_report([folder.path], default_settings(folder))
         if not told:
-            again = ", written at each validation" if trains else ""
-            print(f"report: {shorten(page)}{again}", flush=True)
+            note = ", written at each validation" if trains else ""
+            print(f"report: {shorten(page)}{note}", flush=True)
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         print(f"warning: no report.html ({reason})", file=sys.stderr, flush=True)

@@ -23,7 +23,7 @@ from wordle_rl.words.splits import Splits
 
 # A resumed run cannot change these: what it trains, which samples wait, and where its folder is.
 # The model under its adapter may have another path.
-_KEPT = (
+_FIXED_KEYS = (
     *("model", "words", "data", "prompt", "rollout.form", "trainer.lag", "name", "output_dir"),
     *("init_from", "init_checkpoint", "algorithm.reference"),
 )
@@ -34,14 +34,14 @@ def read_saved_config(folder: RunFolder) -> DictConfig:
     """Read the config that a run was started with. Raises ConfigError or FolderError."""
     path = folder.path / CONFIG
     try:
-        loaded = OmegaConf.create(read_config(folder.path))
+        config = OmegaConf.create(read_config(folder.path))
     except OmegaConfBaseException as error:
         raise ConfigError(f"{path}: cannot be read as YAML ({error})") from None
     for part in _GROUPS:
-        if not isinstance(loaded.get(part), DictConfig):
+        if not isinstance(config.get(part), DictConfig):
             raise ConfigError(f"{path}: {part} must be a group of settings")
-    OmegaConf.set_struct(loaded, True)
-    return loaded
+    OmegaConf.set_struct(config, True)
+    return config
 
 
 def adopt(cfg: DictConfig, saved: DictConfig, node: str, given: Iterable[str]) -> None:
@@ -97,19 +97,19 @@ def count_steps(folder: RunFolder, steps: int) -> int:
     Raises ConfigError if they are more than `steps`, and for a run that has lost its checkpoints.
     """
     store = CheckpointStore(folder.checkpoints, read_only=True)
-    if (newest := store.latest()) is None:
+    if (checkpoint := store.latest()) is None:
         if any(record["step"] for record in folder.log("metrics").records()):
             raise ConfigError(f"{store.folder} holds no checkpoint any more: start a new run")
         print("there is no checkpoint: the run starts over from step 0", flush=True)
         return 0
-    done = step_of(newest)
-    if steps < done:
+    count = step_of(checkpoint)
+    if steps < count:
         raise ConfigError(
-            f"trainer.steps must be {done} or more, because {done} are done, not {steps}"
+            f"trainer.steps must be {count} or more, because {count} are done, not {steps}"
         )
-    if steps == done:
-        print(f"nothing left to train: all {done} steps are done", flush=True)
-    return done
+    if steps == count:
+        print(f"nothing left to train: all {count} steps are done", flush=True)
+    return count
 
 
 def describe_rates(optim: Optim, done: int, before: int, steps: int) -> str | None:
@@ -130,50 +130,50 @@ def build_resumed_config(
     folder: RunFolder, overrides: Sequence[str]
 ) -> tuple[DictConfig, dict[str, Any]]:
     """The saved config with single values replaced, and a record of the changes."""
-    saved = read_saved_config(folder)
+    config = read_saved_config(folder)
     changes = {}
     for override in overrides:
         key, _, value = override.lstrip("+").partition("=")  # + where the demo lacks the setting
-        old, anew = OmegaConf.select(saved, key), f"or start a new run with init_from={folder.path}"
+        old, tip = OmegaConf.select(config, key), f"or start a new run with init_from={folder.path}"
         moved = key == "model.path" and _is_same_base(folder, value)
-        if not moved and (key in _KEPT or key.partition(".")[0] in _KEPT):
-            raise ConfigError(f"{override}: a resumed run keeps {', '.join(_KEPT)}; {anew}")
-        epochs = OmegaConf.select(saved, "trainer.epochs")
+        if not moved and (key in _FIXED_KEYS or key.partition(".")[0] in _FIXED_KEYS):
+            raise ConfigError(f"{override}: a resumed run keeps {', '.join(_FIXED_KEYS)}; {tip}")
+        epochs = OmegaConf.select(config, "trainer.epochs")
         if key == "trainer.steps" and epochs is not None:
             follow = f"the steps of this run follow from trainer.epochs={epochs}"
             raise ConfigError(f"{override}: {follow}")
         if (old is None and "." not in key) or isinstance(old, DictConfig):
             raise ConfigError(
                 f"{override}: in a resumed run only single values can be changed, such as "
-                f"trainer.steps=200; {anew}"
+                f"trainer.steps=200; {tip}"
             )
         try:
             new = OmegaConf.from_dotlist([f"x={value}"]).x
-            OmegaConf.update(saved, key, new)
+            OmegaConf.update(config, key, new)
         except (OmegaConfBaseException, YAMLError) as error:
             raise ConfigError(f"{override}: {error}") from None
         changes[key] = OmegaConf.to_container(OmegaConf.create([old, new]))
-    return saved, changes
+    return config, changes
 
 
 def _is_same_base(folder: RunFolder, path: str) -> bool:
     """Whether a folder has the model under a run's adapter, which may have been moved there."""
     from wordle_rl.backends.bases import describe_base
 
-    newest = CheckpointStore(folder.checkpoints, read_only=True).latest()
-    known = base_of(newest / "model").get("digest") if newest else None
-    here = known is not None and (Path(path) / "config.json").is_file()
-    return here and describe_base(path).get("digest") == known
+    checkpoint = CheckpointStore(folder.checkpoints, read_only=True).latest()
+    digest = base_of(checkpoint / "model").get("digest") if checkpoint else None
+    here = digest is not None and (Path(path) / "config.json").is_file()
+    return here and describe_base(path).get("digest") == digest
 
 
 def keep_computing(folder: RunFolder, saved: DictConfig, changes: dict[str, Any]) -> DictConfig:
     """Replace auto by the precision and threads that the run chose at first, on any machine."""
     config = copy.deepcopy(saved)
     for key in ("precision", "threads"):
-        kept = folder.computing().get(key)
-        if config.backend.get(key) == "auto" and f"backend.{key}" not in changes and kept:
-            print(f"{key} {kept}, as before; backend.{key}=auto chooses again", flush=True)
-            config.backend[key] = kept
+        value = folder.computing().get(key)
+        if config.backend.get(key) == "auto" and f"backend.{key}" not in changes and value:
+            print(f"{key} {value}, as before; backend.{key}=auto chooses again", flush=True)
+            config.backend[key] = value
     return config
 
 
@@ -216,31 +216,31 @@ def check_match(model: str, style: PromptStyle, form: tuple[str, str], words: Wo
     stages = stages_of(model)
     if not stages or "embedded" in stages[-1]:
         return
-    last = stages[-1]
-    for name, now, then in (
-        ("prompt", prompt_name(style), last.get("prompt")),
-        (*form, last.get("form")),
-        ("words", words.digest, last.get("digests", {}).get("words")),
+    stage = stages[-1]
+    for name, new, old in (
+        ("prompt", prompt_name(style), stage.get("prompt")),
+        (*form, stage.get("form")),
+        ("words", words.digest, stage.get("digests", {}).get("words")),
     ):
-        if then not in (None, now):
-            asked, had = f"{name}={now}", f"{name}={then}"
+        if old not in (None, new):
+            setting, record = f"{name}={new}", f"{name}={old}"
             if name == "words":
-                asked, had = name, "other word lists"
-            elif name == "prompt" and "prompt.think" not in then:
-                had += " prompt.think=false"
+                setting, record = name, "other word lists"
+            elif name == "prompt" and "prompt.think" not in old:
+                record += " prompt.think=false"
             raise ConfigError(
-                f"{asked}: the run {last['run']}, which made the model {model}, had {had}; "
+                f"{setting}: the run {stage['run']}, which made the model {model}, had {record}; "
                 "choose the same, or allow it with allow_mismatch=true"
             )
 
 
 def describe_untaught_prompt(model: str, style: PromptStyle) -> str | None:
     """A warning about an embedded model that was taught another prompt; else None."""
-    last = (stages_of(model) or [{}])[-1]
-    asked, taught = prompt_name(style), last.get("prompt")
-    if "embedded" not in last or taught in (None, asked):
+    stage = (stages_of(model) or [{}])[-1]
+    new, old = prompt_name(style), stage.get("prompt")
+    if "embedded" not in stage or old in (None, new):
         return None
     return (
-        f"warning: the model {last['embedded']} was taught prompt={taught} alone, and cannot "
-        f"be expected to win with prompt={asked}"
+        f"warning: the model {stage['embedded']} was taught prompt={old} alone, and cannot "
+        f"be expected to win with prompt={new}"
     )

@@ -18,11 +18,11 @@ from wordle_rl.runs.folder import RunFolder, find_run, given_name, label_run, li
 from wordle_rl.runs.instantiate import ConfigError, check_choice
 from wordle_rl.runs.paths import ROOT
 
-_VALIDATED = "val/win_rate"
+_WIN_RATE = "val/win_rate"
 _HEADS = ("#", "began", "name", "made of", "algorithm", "steps", "wins %", "min", "status")
 _MEASURES = ("win_rate", "win_rate_low", "win_rate_high", "mean_guesses_with_losses", "games")
-_MADE = 36  # characters of what a run is made of
-_SAME = ("name", "output_dir", "resume")  # settings that say nothing about a run
+_LABEL_WIDTH = 36  # characters of what a run is made of
+_META_KEYS = ("name", "output_dir", "resume")  # settings that say nothing about a run
 _NOTE = """run=, init_from=, resume= and wordle-rl report take a number.
 wins: on test secrets before and after; val: on validation secrets, at first and at best."""
 
@@ -37,23 +37,23 @@ def runs(
     """List the runs, newest first, or compare the settings of two."""
     from wordle_rl.evaluation.boards import columns, tabulate
 
-    places = [one for one in given or () if one.startswith("output_dir=")]
+    places = [word for word in given or () if word.startswith("output_dir=")]
     outputs = ROOT / (places or ["=outputs"])[-1].partition("=")[2]
-    two = [one for one in given or () if one not in places]
-    if len(two) not in (0, 2):
-        raise ConfigError(f"runs takes two runs to compare, or none to list all, not {len(two)}")
+    names = [word for word in given or () if word not in places]
+    if len(names) not in (0, 2):
+        raise ConfigError(f"runs takes two runs to compare, or none to list all, not {len(names)}")
     if to is not None:
-        if two:
+        if names:
             raise ConfigError("--to is for all runs, not for two to compare")
         return _write_table(outputs, to)
-    if two:
-        found = [find_run(run, root=Path(), outputs=outputs).path for run in two]
-        rows, heads, note = _compare(*map(read_config, found)), ("setting", *two), ""
+    if names:
+        paths = [find_run(run, root=Path(), outputs=outputs).path for run in names]
+        rows, heads, note = _compare(*map(read_config, paths)), ("setting", *names), ""
     else:
-        numbered = reversed([*enumerate(list_runs(outputs), 1)])
-        rows, heads, note = [[str(n), *_describe(*run)] for n, run in numbered], _HEADS, _NOTE
-    none = "their settings are the same" if two else f"{outputs} has no run"
-    print(f"{tabulate(heads, rows, columns(), 'left')}\n{note}".strip() if rows else none)
+        entries = reversed([*enumerate(list_runs(outputs), 1)])
+        rows, heads, note = [[str(n), *_describe(*run)] for n, run in entries], _HEADS, _NOTE
+    notice = "their settings are the same" if names else f"{outputs} has no run"
+    print(f"{tabulate(heads, rows, columns(), 'left')}\n{note}".strip() if rows else notice)
 
 
 def _write_table(outputs: Path, to: Path) -> None:
@@ -67,13 +67,13 @@ def _write_table(outputs: Path, to: Path) -> None:
     for run, manifest in list_runs(outputs):
         ends = [run.path / name for name in ("start.json", "summary.json")]
         start, end = (read_object(file) if file.is_file() else {} for file in ends)
-        known = {f"start_{name}": start.get(name) for name in _MEASURES}
-        known |= {name: end.get(name) for name in (*_MEASURES, "val_win_rate", "best_step")}
-        about = {"run": run.path.name, "began": manifest["started"], "status": run.status}
-        about |= {"minutes": run.seconds / 60, **known}
+        figures = {f"start_{name}": start.get(name) for name in _MEASURES}
+        figures |= {name: end.get(name) for name in (*_MEASURES, "val_win_rate", "best_step")}
+        row = {"run": run.path.name, "began": manifest["started"], "status": run.status}
+        row |= {"minutes": run.seconds / 60, **figures}
         with suppress(FolderError):  # of a damaged folder, which has a row all the same
-            about |= {f"setting.{k}": v for k, v in flatten(read_config(run.path)).items()}
-        rows.append(about)
+            row |= {f"setting.{k}": v for k, v in flatten(read_config(run.path)).items()}
+        rows.append(row)
     table = pd.DataFrame(rows)
     if to.suffix == ".csv":
         table.to_csv(to, index=False)
@@ -83,9 +83,9 @@ def _write_table(outputs: Path, to: Path) -> None:
 
 
 def _compare(*configs: dict[str, Any]) -> list[list[str]]:
-    one, other, rows = *map(flatten, configs), []
-    for key in [key for key in one | other if key not in _SAME]:
-        values = [settings.get(key, "-") for settings in (one, other)]
+    first, second, rows = *map(flatten, configs), []
+    for key in [key for key in first | second if key not in _META_KEYS]:
+        values = [settings.get(key, "-") for settings in (first, second)]
         if key.endswith("._target_"):  # a class, which the name of its file tells best
             values = [value.split(".")[-2:][0] for value in values]
         if values[0] != values[1]:
@@ -100,13 +100,13 @@ def _describe(run: RunFolder, manifest: dict[str, Any]) -> list[str]:
         wins = _count_wins(run)
     except FolderError as error:
         return ["", str(error)]
-    planned = config.get("trainer.steps") if config.get("trainer.epochs") == "null" else "?"
+    total = config.get("trainer.steps") if config.get("trainer.epochs") == "null" else "?"
     return [
         f"{datetime.fromisoformat(manifest['started']).astimezone():%Y-%m-%d %H:%M}",
         given_name(run.path.name),
-        textwrap.shorten(label_run(manifest), _MADE, placeholder=" ..."),
+        textwrap.shorten(label_run(manifest), _LABEL_WIDTH, placeholder=" ..."),
         manifest.get("choices", {}).get("algorithm", "-"),
-        f"{last['step'] if last else 0}/{planned}",
+        f"{last['step'] if last else 0}/{total}",
         wins,
         f"{run.seconds / 60:.1f}".replace("nan", "-"),
         run.status.replace("interrupted", "stopped"),
@@ -118,6 +118,6 @@ def _count_wins(run: RunFolder) -> str:
     wins: Any = [read_object(file).get("win_rate") for file in files if file.is_file()]
     if len(wins) == 2 and None not in wins:
         return "{:.1f} -> {:.1f}".format(*(100 * share for share in wins))
-    steps, _ = run.log("metrics").read_on(0, key=_VALIDATED)
-    validated = [step[_VALIDATED] for step in steps]
-    return f"{100 * validated[0]:.1f} -> {100 * max(validated):.1f} val" if validated else "-"
+    steps, _ = run.log("metrics").read_on(0, key=_WIN_RATE)
+    rates = [step[_WIN_RATE] for step in steps]
+    return f"{100 * rates[0]:.1f} -> {100 * max(rates):.1f} val" if rates else "-"

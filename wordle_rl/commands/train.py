@@ -49,7 +49,7 @@ from wordle_rl.training.failures import TrainingFailed, describe_fault
 from wordle_rl.training.lineage import prompt_name
 
 # What is told of an option's settings, beside its choices. config.yaml has all.
-_TOLD = ("model.lora.rank", "rollout.groups", "sampling.temperature", "optim.lr", "trainer.steps")
+_KEYS = ("model.lora.rank", "rollout.groups", "sampling.temperature", "optim.lr", "trainer.steps")
 _PLACES = ("init_from", "init_checkpoint", "output_dir", "resume")  # no choices of a run
 _PATIENCE = 60.0  # seconds that a further process gives the first one to save its work
 
@@ -103,12 +103,12 @@ def start_run(
     with user_errors():
         start = begin_from(cfg)
         check_first_start()
-        typed = list_keys(overrides) - {"init_from", "init_checkpoint"}
-        with _settings_from(Path(start["run"]), typed) if start else nullcontext():
+        keys = list_keys(overrides) - {"init_from", "init_checkpoint"}
+        with _settings_from(Path(start["run"]), keys) if start else nullcontext():
             setup = build_experiment(resolve(cfg))
         _check_launch(setup)
-        model, own = Path(setup.model.location), not setup.model.is_adapter
-        if own and model.is_dir() and not [*model.glob("*token*"), *model.glob("*vocab*")]:
+        model, full = Path(setup.model.location), not setup.model.is_adapter
+        if full and model.is_dir() and not [*model.glob("*token*"), *model.glob("*vocab*")]:
             raise ConfigError(f"model.path={model} has no tokenizer: save one there, too")
         folder = RunFolder.create(ROOT / setup.config["output_dir"], cfg.name)
         stack.enter_context(folder.lock())
@@ -116,17 +116,17 @@ def start_run(
     stages = stages_of_run(setup, folder.path.name)
     if warning := describe_untaught_prompt(setup.model.location, setup.recipe.style):
         print(warning, file=sys.stderr)
-    chosen = dict(HydraConfig.get().runtime.choices) if HydraConfig.initialized() else {}
+    choices = dict(HydraConfig.get().runtime.choices) if HydraConfig.initialized() else {}
     if start is not None:
-        before = RunFolder(Path(start["run"])).manifest().get("choices", {})
-        chosen = before | {k: v for k, v in chosen.items() if v not in (None, start["run"])}
+        defaults = RunFolder(Path(start["run"])).manifest().get("choices", {})
+        choices = defaults | {k: v for k, v in choices.items() if v not in (None, start["run"])}
     folder.write_manifest(
         seeds={"seed": setup.recipe.seed},
         command=sys.argv,
         model=setup.model.path,
         revision=setup.model.revision,
         init_from=start,
-        choices={str(group): str(name) for group, name in chosen.items() if name is not None},
+        choices={str(group): str(name) for group, name in choices.items() if name is not None},
         typed=[*overrides],
         **{key: value for key, value in stages[-1].items() if key != "run"},
     )
@@ -141,30 +141,30 @@ def resume_run(
     resume=latest means the newest run in output_dir that did not finish, a number one of its runs.
     """
     named = cfg.resume == LATEST or str(cfg.resume).isdecimal()
-    dropped = {"resume", "output_dir"} if named else {"resume"}
-    overrides = [o for o in overrides if o.partition("=")[0] not in dropped]
+    keys = {"resume", "output_dir"} if named else {"resume"}
+    overrides = [o for o in overrides if o.partition("=")[0] not in keys]
     with user_errors():
         outputs = ROOT / str(cfg.output_dir)
         folder = find_run(str(cfg.resume), "resume", *UNFINISHED, outputs=outputs)
-        saved, changes = build_resumed_config(folder, overrides)
+        config, changes = build_resumed_config(folder, overrides)
         with _settings_from(folder.path, changes):
-            setup = build_experiment(resolve(keep_computing(folder, saved, changes)))
-        setup = replace(setup, config=resolve(saved))
+            setup = build_experiment(resolve(keep_computing(folder, config, changes)))
+        setup = replace(setup, config=resolve(config))
         _check_launch(setup)
         _check_same_data(folder.manifest(), setup)
         stack.enter_context(folder.lock())
-        done = count_steps(folder, setup.trainer.steps)
+        count = count_steps(folder, setup.trainer.steps)
         ends = changes.get("trainer.steps", [setup.trainer.steps] * 2)
-        if told := describe_rates(setup.optim, done, *ends):
-            print(told, flush=True)
+        if line := describe_rates(setup.optim, count, *ends):
+            print(line, flush=True)
         same = all(before == after for before, after in changes.values())
         # A status_reason says that the run stopped early.
-        over = done == setup.trainer.steps or folder.manifest().get("status_reason")
+        over = count == setup.trainer.steps or folder.manifest().get("status_reason")
         if _is_whole(folder) and same and over and read_launch() is None:
             return setup, folder
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)
-    folder.note_resume(step=done, command=sys.argv, changes=changes)
+    folder.note_resume(step=count, command=sys.argv, changes=changes)
     return setup, folder
 
 
@@ -175,12 +175,12 @@ def _is_whole(folder: RunFolder) -> bool:
 
 
 @contextmanager
-def _settings_from(run: Path, typed: Iterable[str]) -> Iterator[None]:
+def _settings_from(run: Path, keys: Iterable[str]) -> Iterator[None]:
     """Let an error about a setting that was not typed name the run's file, which has it."""
     try:
         yield
     except ConfigError as error:
-        if any(key in str(error) or key == "experiment" for key in typed):
+        if any(key in str(error) or key == "experiment" for key in keys):
             raise
         raise ConfigError(f"{shorten(run / CONFIG)}: {error}") from None
 
@@ -201,11 +201,11 @@ def _check_launch(setup: Experiment) -> None:
 
 def _check_same_data(manifest: Mapping[str, Any], setup: Experiment) -> None:
     """Raise ConfigError if the file of data= or the reference is not as when a run was started."""
-    now = {"data": setup.data and setup.data.record(), "reference": setup.reference_record}
-    for key, began in manifest.items():
-        if isinstance(began, dict) and (now.get(key) or began) != began:
+    records = {"data": setup.data and setup.data.record(), "reference": setup.reference_record}
+    for key, entry in manifest.items():
+        if isinstance(entry, dict) and (records.get(key) or entry) != entry:
             raise ConfigError(
-                f"{began.get('file') or began.get('name')} has changed since the run began, so the "
+                f"{entry.get('file') or entry.get('name')} has changed since the run began, so the "
                 "run cannot continue: bring the old file back, or start a new run"
             )
 
@@ -265,33 +265,33 @@ def _end_page(folder: RunFolder) -> None:
 
 def describe_choices(manifest: Mapping[str, Any]) -> str:
     """Whose settings a run has: the demo's or another run's, its options', and the user's."""
-    typed = [re.sub(r"^(\w+)='([^']*)'$", r"\1=\2", str(o)) for o in manifest.get("typed", [])]
-    chosen = manifest["choices"]
-    start, later = manifest.get("init_from"), {"name", *list_keys(typed)}
-    told = [f"choices: the settings of {start['run']}" if start else "choices: the demo's"]
+    args = [re.sub(r"^(\w+)='([^']*)'$", r"\1=\2", str(o)) for o in manifest.get("typed", [])]
+    choices = manifest["choices"]
+    start, later_keys = manifest.get("init_from"), {"name", *list_keys(args)}
+    parts = [f"choices: the settings of {start['run']}" if start else "choices: the demo's"]
     others = [group for group in list_groups() if group not in ("experiment", "model")]
     for group in ("experiment", "model", *others):  # the first one wins
-        if start and group not in later:  # what a run before chose is its own
+        if start and group not in later_keys:  # what a run before chose is its own
             continue
-        brings = {k: v for k, v in list_brought(group, chosen.get(group)).items() if v != "???"}
+        brings = {k: v for k, v in list_brought(group, choices.get(group)).items() if v != "???"}
         if group in others:
             brings = {k: v for k, v in brings.items() if k.partition(".")[0] != group}
-        if line := _describe_brought(brings, later):
-            told.append(f"{group}={chosen[group]} brings {line}")
-    if mine := [o for o in typed if o.partition("=")[0] not in _PLACES]:
-        told.append(f"you chose {' '.join(mine)}")
-    return "; ".join(told)
+        if line := _describe_brought(brings, later_keys):
+            parts.append(f"{group}={choices[group]} brings {line}")
+    if picks := [o for o in args if o.partition("=")[0] not in _PLACES]:
+        parts.append(f"you chose {' '.join(picks)}")
+    return "; ".join(parts)
 
 
-def _describe_brought(brings: Mapping[str, str], later: set[str]) -> str:
-    """What an option brings that no later one sets. The keys are then among those of later."""
-    own = {k.replace("model.learning_rate", "optim.lr"): v for k, v in brings.items()}
-    own = {k: v for k, v in own.items() if k not in later}
-    later |= {*own}
-    shown = [f"{k}={v}" for k, v in own.items() if "." not in k or "@" in k or k in _TOLD]
-    if rest := len(own) - len(shown):
-        shown.append(f"and {rest} more" if shown else f"{rest} settings")
-    return " ".join(shown)
+def _describe_brought(brings: Mapping[str, str], later_keys: set[str]) -> str:
+    """What an option brings that no later one sets. The keys are then among later_keys."""
+    values = {k.replace("model.learning_rate", "optim.lr"): v for k, v in brings.items()}
+    values = {k: v for k, v in values.items() if k not in later_keys}
+    later_keys |= {*values}
+    items = [f"{k}={v}" for k, v in values.items() if "." not in k or "@" in k or k in _KEYS]
+    if rest := len(values) - len(items):
+        items.append(f"and {rest} more" if items else f"{rest} settings")
+    return " ".join(items)
 
 
 def print_data(setup: Experiment) -> None:
@@ -300,8 +300,8 @@ def print_data(setup: Experiment) -> None:
         print(line, flush=True)
     if setup.trainer.epochs is not None:
         count = setup.data.rows if setup.data else len(setup.recipe.secrets)
-        what = "rows" if setup.data else "secrets"
-        print(f"{setup.trainer.epochs:g} epochs of {count:,} {what}: {setup.trainer.steps:,} steps")
+        unit = "rows" if setup.data else "secrets"
+        print(f"{setup.trainer.epochs:g} epochs of {count:,} {unit}: {setup.trainer.steps:,} steps")
     if (warmup := setup.optim.warmup_steps) > setup.trainer.steps:
         print(f"note: the warm-up of {warmup} steps is longer than the run (optim.warmup_steps)")
 

@@ -23,7 +23,7 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.tables import fetch_table, read_table
 from wordle_rl.words.lists import WordLists
 
-_NAMED = 3  # bad rows that a line names
+_EXAMPLES = 3  # bad rows that a line names
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 
@@ -101,17 +101,17 @@ def load_data(
         state = read_state(row, words, rules)
         return state.secret, state
 
-    good, secrets, lines = _read_rows(rows, read, held_out)
-    if not good:
+    contents, secrets, lines = _read_rows(rows, read, held_out)
+    if not contents:
         raise FolderError(f"{path}: {'; '.join(lines)}")
     return TrainingData(
         name=path.name,
         digest=file_digest(path),
         split=settings.split,
-        states=None if answers else good,
-        dialogues=good if answers else None,
+        states=None if answers else contents,
+        dialogues=contents if answers else None,
         secrets=tuple(dict.fromkeys(secrets)),
-        unknown=len(good) - len(secrets),
+        unknown=len(contents) - len(secrets),
         lines=tuple(f"{path.name}: {line}" for line in lines),
     )
 
@@ -125,27 +125,27 @@ def _read_rows(
 
     read: gives the secret and the content of a row, or raises BadRow.
     """
-    good: list[Any] = []
+    contents: list[Any] = []
     secrets: list[str] = []
-    bad: list[str] = []  # number and reason of each
-    left_out = 0
+    errors: list[str] = []  # number and reason of each
+    skips = 0
     for number, row in rows:
         try:
             secret, content = read(row, number)
         except BadRow as error:
-            bad.append(f"row {number}: {error}")
+            errors.append(f"row {number}: {error}")
             continue
         if secret in held_out:
-            left_out += 1
+            skips += 1
             continue
-        good.append(content)
+        contents.append(content)
         secrets += [] if secret is None else [secret]
-    lines = [f"trains on {len(good):,} of {len(rows):,} rows"]
-    if bad:
-        more = f"; and {len(bad) - _NAMED:,} more" if len(bad) > _NAMED else ""
-        lines.append(f"left out {len(bad):,} bad rows: {'; '.join(bad[:_NAMED])}{more}")
-    if left_out:
-        lines.append(f"left out {left_out:,} rows with a validation or test secret")
-    if unknown := len(good) - len(secrets):
+    lines = [f"trains on {len(contents):,} of {len(rows):,} rows"]
+    if errors:
+        tail = f"; and {len(errors) - _EXAMPLES:,} more" if len(errors) > _EXAMPLES else ""
+        lines.append(f"left out {len(errors):,} bad rows: {'; '.join(errors[:_EXAMPLES])}{tail}")
+    if skips:
+        lines.append(f"left out {skips:,} rows with a validation or test secret")
+    if unknown := len(contents) - len(secrets):
         lines.append(f"{unknown:,} rows have no secret; test secrets may be among them")
-    return tuple(good), secrets, lines
+    return tuple(contents), secrets, lines

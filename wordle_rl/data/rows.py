@@ -28,7 +28,7 @@ class BadRow(ValueError):
     """A row cannot be trained on. The message says why, in a few words."""
 
 
-def _shown(value: Any) -> str:
+def _quote(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:40]}..."
 
@@ -37,7 +37,7 @@ def read_word(name: str, value: Any) -> str:
     """A word of five ASCII letters, in lower case. name: what it is, for the message."""
     word = value.strip().lower() if isinstance(value, str) else ""
     if len(word) != WORD_LENGTH or not (word.isascii() and word.isalpha()):
-        raise BadRow(f"the {name} must have five letters, not {_shown(value)}")
+        raise BadRow(f"the {name} must have five letters, not {_quote(value)}")
     return word
 
 
@@ -48,7 +48,7 @@ def read_feedback(guess: str, value: Any) -> int:
     if len(text) == 4 * len(letters) and "".join(a for a, _ in letters).lower() == guess:
         text = "".join(mark for _, mark in letters)
     if len(text) != WORD_LENGTH or not set(text) <= set(MARKS):
-        raise BadRow(f"the feedback of {guess} cannot be read: {_shown(value)}")
+        raise BadRow(f"the feedback of {guess} cannot be read: {_quote(value)}")
     return int("".join(str(MARKS.index(mark)) for mark in text), 3)
 
 
@@ -64,14 +64,14 @@ def read_guesses(value: Any) -> list[tuple[str, int]]:
         try:
             value = ast.literal_eval(value.strip()) if len(value) <= _LONGEST_TEXT else None
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            raise BadRow(f"the earlier guesses are no list: {_shown(value)}") from None
+            raise BadRow(f"the earlier guesses are no list: {_quote(value)}") from None
     if not isinstance(value, list | tuple):
-        raise BadRow(f"the earlier guesses must be a short list, not {_shown(value)}")
+        raise BadRow(f"the earlier guesses must be a short list, not {_quote(value)}")
     guesses = []
     for item in value:
         pair = (item.get("guess"), item.get("feedback")) if isinstance(item, Mapping) else item
         if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise BadRow(f"an earlier guess must be a pair with its feedback, not {_shown(item)}")
+            raise BadRow(f"an earlier guess must be a pair with its feedback, not {_quote(item)}")
         guess = read_word("guess", pair[0])
         guesses.append((guess, read_feedback(guess, pair[1])))
     return guesses
@@ -88,8 +88,8 @@ def read_state(row: Row, words: WordLists, rules: Rules) -> GivenState:
     secret = read_secret(row)
     if secret is None:
         raise BadRow("the secret is missing")
-    given = next((row[name] for name in GUESSES if row.get(name) is not None), None)
-    guesses = read_guesses(given)
+    cell = next((row[name] for name in GUESSES if row.get(name) is not None), None)
+    guesses = read_guesses(cell)
     for word in (secret, *(guess for guess, _ in guesses)):
         if rules.invalid != "accept" and word not in words.allowed_set:
             raise BadRow(f"{word} is not in the word list")
@@ -97,9 +97,9 @@ def read_state(row: Row, words: WordLists, rules: Rules) -> GivenState:
     for guess, code in guesses:
         if guess == secret:
             raise BadRow(f"the game is already won with {guess}")
-        if code != (right := feedback_code(guess, secret)):
-            wrong = f"must be {marks_of(right)}, not {marks_of(code)}"
-            raise BadRow(f"the feedback of {guess} for the secret {secret} {wrong}")
+        if code != (true_code := feedback_code(guess, secret)):
+            fault = f"must be {marks_of(true_code)}, not {marks_of(code)}"
+            raise BadRow(f"the feedback of {guess} for the secret {secret} {fault}")
         if rules.hard_mode and breaks_hard_mode(guess, tuple(clues)):
             raise BadRow(f"{guess} ignores a clue, which rules.hard_mode=true forbids")
         clues.append(Clue(guess, code))
@@ -129,7 +129,7 @@ def read_dialogue(row: Row, number: int) -> GivenDialogue:
     system = messages.pop(0)[1] if messages and messages[0][0] == "system" else None
     roles = [role for role, _, _ in messages]
     if not roles or roles != ["user", "assistant"] * (len(roles) // 2):
-        raise BadRow(f"user and assistant must alternate, not {_shown(', '.join(roles))}")
+        raise BadRow(f"user and assistant must alternate, not {_quote(', '.join(roles))}")
     pairs = zip(messages[::2], messages[1::2], strict=True)
     exchanges = tuple(Exchange(m[1], answer[1], answer[2]) for m, answer in pairs)
     return GivenDialogue(row=number, system=system, exchanges=exchanges)
@@ -140,7 +140,7 @@ def _read_messages(column: str, value: Any, role: str, *, learnt: bool) -> list[
     if isinstance(value, str):
         value = [{"role": role, "content": value}]
     if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
-        raise BadRow(f"{column} must be text or a list of messages, not {_shown(value)}")
+        raise BadRow(f"{column} must be text or a list of messages, not {_quote(value)}")
     messages: list[_Message] = []
     for item in value:
         role, text = str(item.get("role")), item.get("content")
@@ -148,7 +148,7 @@ def _read_messages(column: str, value: Any, role: str, *, learnt: bool) -> list[
             raise BadRow(f"a role in {column} must be system, user or assistant, not {role!r:.40}")
         if not isinstance(text, str) or not text.strip():
             raise BadRow(f"a message in {column} has no text")
-        if found := _MARKUP.search(text):
-            raise BadRow(f"{column} holds {found[0]}, which belongs to a chat template")
+        if match := _MARKUP.search(text):
+            raise BadRow(f"{column} holds {match[0]}, which belongs to a chat template")
         messages.append((role, text, learnt))
     return messages

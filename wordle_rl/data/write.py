@@ -88,11 +88,11 @@ class Synthesis:
         style = self.recipe.style
         if self.recipe.rollout.form == "fresh":
             return [entry("system", style.system), entry("user", style.opening(state))]
-        first = style.opening(State(max_turns=state.max_turns))
-        messages = [entry("system", style.system), entry("user", first)]
-        for turn, after in earlier_turns(state):
+        opening = style.opening(State(max_turns=state.max_turns))
+        messages = [entry("system", style.system), entry("user", opening)]
+        for turn, next_state in earlier_turns(state):
             messages.append(entry("assistant", style.write(turn.guess or "")))
-            messages.append(entry("user", style.feedback(turn, after)))
+            messages.append(entry("user", style.feedback(turn, next_state)))
         return messages
 
     def _dialogue(self, game: Game, turn: int) -> list[Row]:
@@ -100,10 +100,10 @@ class Synthesis:
         if self.recipe.rollout.form == "fresh":
             return self._prompt(game.turns[turn].state)
         messages = self._prompt(game.turns[0].state)
-        for earlier, played in enumerate(game.turns[:turn]):
-            after = game.turns[earlier + 1].state
-            messages.append(self._answer(game, earlier))
-            messages.append(entry("user", self.recipe.style.feedback(played, after)))
+        for index, move in enumerate(game.turns[:turn]):
+            next_state = game.turns[index + 1].state
+            messages.append(self._answer(game, index))
+            messages.append(entry("user", self.recipe.style.feedback(move, next_state)))
         return messages
 
     def _answer(self, game: Game, turn: int) -> Row:

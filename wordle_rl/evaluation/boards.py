@@ -64,9 +64,9 @@ def render(shown: Any, width: int, *, colour: bool = False) -> str:
         emoji=False,
         highlight=False,
     )
-    with console.capture() as captured:
+    with console.capture() as capture:
         console.print(shown)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip("\n")
+    return "\n".join(line.rstrip() for line in capture.get().splitlines()).rstrip("\n")
 
 
 def tabulate(
@@ -114,8 +114,8 @@ def _board(game: Game, colour: bool, reward: GameReward | None = None) -> Text:
     for guess, marks, note in _rows(game):
         board.append("\n" if colour else f"\n{guess.upper()} {marks:5}")
         for letter, mark in zip(guess.upper(), f"{marks:5}", strict=True) if colour else ():
-            style, beside = _TILES[mark]
-            board.append(f" {letter}{beside}", style)
+            style, symbol = _TILES[mark]
+            board.append(f" {letter}{symbol}", style)
         board.append(f" {note[:_NOTE_WIDTH]}" if note else "")
     if reward is not None:
         for name, value in {"reward": reward.total, **reward.components}.items():
@@ -131,7 +131,7 @@ def boards_side_by_side(
     rewards: Sequence[GameReward] | None = None,
 ) -> str:
     """Boards in as many columns as fit. rewards: one per game, shown below its board."""
-    given = [None] * len(games) if rewards is None else rewards
-    boards = [_board(game, colour, reward) for game, reward in zip(games, given, strict=True)]
+    scores = [None] * len(games) if rewards is None else rewards
+    boards = [_board(game, colour, reward) for game, reward in zip(games, scores, strict=True)]
     # Columns collapses the empty lines below and above a board into one.
     return render(Columns(boards, padding=(1, _GAP, 1, 0), equal=True), width, colour=colour)

@@ -80,13 +80,13 @@ class Curves:
 
     def first(self, name: str) -> float:
         """Mean of the first third of the steps; NaN without the metric."""
-        early = self._thirds(name)[0]
-        return float(early.mean()) if len(early) else math.nan
+        third = self._thirds(name)[0]
+        return float(third.mean()) if len(third) else math.nan
 
     def last(self, name: str) -> float:
         """Mean of the last third of the steps; NaN without the metric."""
-        late = self._thirds(name)[1]
-        return float(late.mean()) if len(late) else math.nan
+        third = self._thirds(name)[1]
+        return float(third.mean()) if len(third) else math.nan
 
     def rise(self, name: str) -> float:
         """The last third minus the first, in standard errors; 0 with fewer than six values."""
@@ -112,8 +112,8 @@ class Curves:
         Validation is compared with the start, as a run can lose what it had in its first steps.
         """
         rises = [self.rise("train/win_rate"), self.rise_of_validation]
-        known = [rise for rise in rises if rise]  # 0: too few values, or none
-        return min(known, default=0.0)
+        changes = [rise for rise in rises if rise]  # 0: too few values, or none
+        return min(changes, default=0.0)
 
     @property
     def never_wins(self) -> bool:
@@ -147,8 +147,8 @@ def diagnose(curves: Curves, settings: Mapping[str, Any]) -> list[Finding]:
             )
         ]
     rules = _ALWAYS if is_healthy(curves) else (*_ALWAYS, *_UNLESS_IT_LEARNS)
-    found = [finding for rule in rules for finding in rule(curves, settings)]
-    return sorted(found, key=lambda finding: -finding.strength)
+    findings = [finding for rule in rules for finding in rule(curves, settings)]
+    return sorted(findings, key=lambda finding: -finding.strength)
 
 
 def is_healthy(curves: Curves) -> bool:
@@ -159,8 +159,8 @@ def is_healthy(curves: Curves) -> bool:
     """
     validation = curves.rise_of_validation
     rises = (curves.progress, curves.rise("train/win_rate"))
-    both = (curves.progress + validation) / math.sqrt(2)
-    learns = max(rises) >= _CLEAR or max(validation, both) >= _LOSS
+    joint_rise = (curves.progress + validation) / math.sqrt(2)
+    learns = max(rises) >= _CLEAR or max(validation, joint_rise) >= _LOSS
     return learns and min(curves.progress, curves.wins) > -_LOSS and not curves.never_wins
 
 
@@ -181,10 +181,10 @@ def _number(value: str) -> Any:
         return value
 
 
-Found = Iterator[Finding]
+Findings = Iterator[Finding]
 
 
-def _collapse(curves: Curves, _: Mapping[str, Any]) -> Found:
+def _collapse(curves: Curves, _: Mapping[str, Any]) -> Findings:
     name = "train/most_common_later_guess"
     share, before = curves.last(name), curves.first(name)
     if share > 0.25 and share > 1.5 * before:
@@ -196,44 +196,44 @@ def _collapse(curves: Curves, _: Mapping[str, Any]) -> Found:
         )
 
 
-def _hacking(curves: Curves, _: Mapping[str, Any]) -> Found:
+def _hacking(curves: Curves, _: Mapping[str, Any]) -> Findings:
     learns = curves.rise("train/win_rate") >= _CLEAR  # then validation fell alone: _memorised
     rises = curves.progress >= _CLEAR and curves.wins <= -_LOSS
     holds = curves.progress > 0 and curves.wins <= -_CLEAR  # as high as it can be
     if (rises or holds) and not learns:
         skip = ("mean", "std", "min", "max", "below_0", "guess")
         parts = [f"reward/{part}" for part in curves.parts if part not in skip]
-        most = max(parts, key=lambda one: curves.last(one) - curves.first(one), default="reward")
+        reward = max(parts, key=lambda one: curves.last(one) - curves.first(one), default="reward")
         yield Finding(
             "reward rises while wins fall",
             -curves.wins / _LOSS,
-            f"{_tell_wins(curves)}; what rises most is {most}",
+            f"{_tell_wins(curves)}; what rises most is {reward}",
             "pay the win more, or that part less (reward.components)",
         )
 
 
 def _tell_wins(curves: Curves) -> str:
     val, train = curves.all("val/win_rate"), "train/win_rate"
-    told = f"training wins {curves.first(train):.1%} -> {curves.last(train):.1%}"
-    return f"{told}, validation {val[0]:.1%} -> {val[-1]:.1%}" if len(val) > 1 else told
+    text = f"training wins {curves.first(train):.1%} -> {curves.last(train):.1%}"
+    return f"{text}, validation {val[0]:.1%} -> {val[-1]:.1%}" if len(val) > 1 else text
 
 
-def _memorised(curves: Curves, _: Mapping[str, Any]) -> Found:
+def _memorised(curves: Curves, _: Mapping[str, Any]) -> Findings:
     val, low, high = (curves.all(f"val/win_rate{end}") for end in ("", "_low", "_high"))
     if not len(val) or len(low) != len(val) or curves.rise("train/win_rate") < _CLEAR:
         return
-    lost, width = float(val.max() - val[-1]), float(high[-1] - low[-1]) / 2
-    if lost > width:
+    drop, width = float(val.max() - val[-1]), float(high[-1] - low[-1]) / 2
+    if drop > width:
         yield Finding(
             "training secrets learnt by heart",
-            lost / width,
+            drop / width,
             f"training wins rise to {curves.last('train/win_rate'):.1%}, validation fell from "
             f"{val.max():.1%} to {val[-1]:.1%} (half its interval: {width:.1%})",
             "stop at the best validation (it is kept), or words.train with more secrets",
         )
 
 
-def _sampler(curves: Curves, _: Mapping[str, Any]) -> Found:
+def _sampler(curves: Curves, _: Mapping[str, Any]) -> Findings:
     gap = curves.last("policy/sampler_gap")
     if gap > 0.02:
         yield Finding(
@@ -244,46 +244,46 @@ def _sampler(curves: Curves, _: Mapping[str, Any]) -> Found:
         )
 
 
-def _unread(curves: Curves, settings: Mapping[str, Any]) -> Found:
-    read, strange = curves.last("train/format"), curves.last("train/non_words")
-    most, length = settings.get("model.max_tokens"), curves.last("tokens/per_answer")
+def _unread(curves: Curves, settings: Mapping[str, Any]) -> Findings:
+    compliance, non_words = curves.last("train/format"), curves.last("train/non_words")
+    cap, length = settings.get("model.max_tokens"), curves.last("tokens/per_answer")
     cut = curves.last("tokens/cut")
-    full = isinstance(most, (int, float)) and length >= 0.95 * most and read < 0.9
+    full = isinstance(cap, (int, float)) and length >= 0.95 * cap and compliance < 0.9
     if cut > 0.2 or full:
-        seen = f"{cut:.0%} of answers" if cut > 0.2 else f"answers of {length:.1f} tokens of {most}"
-        yield Finding("answers are cut", 3.0, seen, "a larger model.max_tokens, a shorter prompt")
-    if max(read, curves.start("train/format")) < 0.5:  # not one that forgot it: the rate
+        text = f"{cut:.0%} of answers" if cut > 0.2 else f"answers of {length:.1f} tokens of {cap}"
+        yield Finding("answers are cut", 3.0, text, "a larger model.max_tokens, a shorter prompt")
+    if max(compliance, curves.start("train/format")) < 0.5:  # not one that forgot it: the rate
         yield Finding(
             "answers cannot be read",
             2.0,
-            f"{read:.0%} of answers hold a guess",
+            f"{compliance:.0%} of answers hold a guess",
             "imitate first (experiment=imitate), or show examples (prompt.wording=shown)",
         )
-    elif strange > 0.7 * read:
+    elif non_words > 0.7 * compliance:
         yield Finding(
             "guesses are no words",
-            strange / (0.7 * read),
-            f"{strange / read:.0%} of readable guesses are in no list",
+            non_words / (0.7 * compliance),
+            f"{non_words / compliance:.0%} of readable guesses are in no list",
             "imitate first (experiment=imitate), reward=free, or sampling.grammar=words",
         )
 
 
-def _no_spread(curves: Curves, settings: Mapping[str, Any]) -> Found:
+def _no_spread(curves: Curves, settings: Mapping[str, Any]) -> Findings:
     by_turn = "turns/zero_spread" in curves and settings.get("rollout.credit") != "game"
     share = curves.mean("turns/zero_spread" if by_turn else "groups/zero_spread")
     if share > 1 / 3:
-        won = curves.last("train/win_rate")
+        win_rate = curves.last("train/win_rate")
         yield Finding(
             "groups without spread",
             0.5 + share,
             f"in {share:.0%} of groups all rewards are equal, so they teach nothing",
             "nothing is left to learn: harder secrets"
-            if won > 0.9
+            if win_rate > 0.9
             else "a larger num_generations or sampling.temperature, a reward that pays parts",
         )
 
 
-def _no_win(curves: Curves, _: Mapping[str, Any]) -> Found:
+def _no_win(curves: Curves, _: Mapping[str, Any]) -> Findings:
     if curves.never_wins:
         yield Finding(
             "a start that never wins",
@@ -298,31 +298,31 @@ def _certainty(curves: Curves) -> str:
     return "policy/surprise" if "policy/surprise" in curves else "policy/entropy"
 
 
-def _rate_high(curves: Curves, settings: Mapping[str, Any]) -> Found:
+def _rate_high(curves: Curves, settings: Mapping[str, Any]) -> Findings:
     name = _certainty(curves)
-    before, after, clipped = curves.first(name), curves.last(name), curves.last("policy/clipped")
-    seen = {}  # what shows it -> how far beyond its limit
+    before, after, clipping = curves.first(name), curves.last(name), curves.last("policy/clipped")
+    signs = {}  # what shows it -> how far beyond its limit
     if curves.progress < -_CLEAR:
         reward = f"{curves.first('reward/mean'):.3g} -> {curves.last('reward/mean'):.3g}"
-        seen[f"the reward fell ({reward})"] = -curves.progress / _CLEAR
+        signs[f"the reward fell ({reward})"] = -curves.progress / _CLEAR
     if curves.wins <= -_CLEAR and curves.progress <= 0:
-        seen[_tell_wins(curves)] = -curves.wins / _CLEAR
+        signs[_tell_wins(curves)] = -curves.wins / _CLEAR
     if before > 0 and after > 0 and (curves.progress <= 0 or curves.wins < 0):
-        seen[f"{name} {before:.2f} -> {after:.2f}, while reward or wins fell or stood still"] = (
+        signs[f"{name} {before:.2f} -> {after:.2f}, while reward or wins fell or stood still"] = (
             max(before / after, after / before) / 1.5
         )
-    seen[f"{clipped:.0%} of tokens are clipped"] = clipped / 0.3
-    beyond = {told: strength for told, strength in seen.items() if strength > 1}
-    if beyond:
+    signs[f"{clipping:.0%} of tokens are clipped"] = clipping / 0.3
+    alarms = {text: strength for text, strength in signs.items() if strength > 1}
+    if alarms:
         yield Finding(
             "the rate is too high",
-            min(max(beyond.values()), 1.0 if curves.progress >= _CLEAR else math.inf),
-            "; ".join(beyond),
+            min(max(alarms.values()), 1.0 if curves.progress >= _CLEAR else math.inf),
+            "; ".join(alarms),
             f"a third of optim.lr ({_tell_rate(curves, settings)}), or more games a step",
         )
 
 
-def _unmoved(curves: Curves, settings: Mapping[str, Any]) -> Found:
+def _unmoved(curves: Curves, settings: Mapping[str, Any]) -> Findings:
     name = _certainty(curves)
     still = max(abs(curves.rise(name)), abs(curves.progress)) < _CLEAR
     if name not in curves or not still or curves.steps < 10:
@@ -348,21 +348,21 @@ def _unmoved(curves: Curves, settings: Mapping[str, Any]) -> Found:
         )
 
 
-def _noise(curves: Curves, _: Mapping[str, Any]) -> Found:
+def _noise(curves: Curves, _: Mapping[str, Any]) -> Findings:
     agreement, guesses = curves.all("update/agreement"), curves.last("update/guesses")
     if not guesses > 0 or curves.steps < 10:
         return
     scale = 0.0
     if len(agreement) >= LEAST_STEPS:
         error = float(agreement.std(ddof=1)) / math.sqrt(len(agreement))
-        most = float(agreement.mean()) + 2 * error
-        scale = guesses / 2 * (1 / most - 1) if most > 0 else math.inf
+        bound = float(agreement.mean()) + 2 * error
+        scale = guesses / 2 * (1 / bound - 1) if bound > 0 else math.inf
     if scale > _NOISY * guesses or guesses < _FEW_GUESSES:
-        told = f"noise scale at least {scale:.0f}" if scale else "noise scales are thousands"
+        text = f"noise scale at least {scale:.0f}" if scale else "noise scales are thousands"
         yield Finding(
             "a step is smaller than its noise",
             1.0,  # the last that is told, as steps of other sick runs are noisy, too
-            f"{guesses:.0f} guesses a step, {told}",
+            f"{guesses:.0f} guesses a step, {text}",
             "a larger rollout.groups, or a smaller optim.lr with more steps",
         )
 

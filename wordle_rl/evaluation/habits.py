@@ -64,8 +64,8 @@ def later_guesses(games: Sequence[Game]) -> dict[str, Any]:
 
 def warn_of_context(name: str, cut: int, games: int) -> list[str]:
     """One line if the model's context cut off some of the games."""
-    lost = f"{name} ran out of model.max_context in {cut} of {games} games, which are lost"
-    return [f"WARNING: {lost}"] if cut else []
+    text = f"{name} ran out of model.max_context in {cut} of {games} games, which are lost"
+    return [f"WARNING: {text}"] if cut else []
 
 
 def warn_of_repetition(name: str, entries: Mapping[str, Any]) -> list[str]:

@@ -54,10 +54,10 @@ def win_interval(
     independent games that would be equally precise, at least one a secret.
     Source: Dean and Pagano, Journal of Survey Statistics and Methodology 3 (2015).
     """
-    share, effective = float(np.mean(shares)), float(len(set(secrets)))
+    share, size = float(np.mean(shares)), float(len(set(secrets)))
     if error := standard_error(shares, secrets):
-        effective = min(max(share * (1 - share) / error**2, effective), games or len(shares))
-    return wilson(share * effective, effective)
+        size = min(max(share * (1 - share) / error**2, size), games or len(shares))
+    return wilson(share * size, size)
 
 
 def change_interval(before: Sequence[float], after: Sequence[float]) -> tuple[float, float]:

@@ -32,7 +32,7 @@ _SHARES = {
     "readable": "format_compliance",
     "non_words": "without_word",
 }
-_KEPT = ("secret", "won", "guesses", "feedback", "kinds")  # of a game's record
+_GAME_KEYS = ("secret", "won", "guesses", "feedback", "kinds")  # of a game's record
 
 
 def read_rows(folder: Path) -> list[Row]:
@@ -78,10 +78,10 @@ def record_result(
     raw.parent.mkdir(parents=True, exist_ok=True)
     with lzma.open(raw, "wt", encoding="utf-8") as file:
         for record in map(game_record, games):
-            file.write(json.dumps({key: record[key] for key in _KEPT}) + "\n")
+            file.write(json.dumps({key: record[key] for key in _GAME_KEYS}) + "\n")
     machine = computing.get("gpu") or _processor()
     git = git_revision(ROOT) or {"revision": "", "dirty": False}
-    common = {
+    columns = {
         "id": name,
         "model": summary["player"],
         "secrets": f"{summary['secrets']} {summary['split']}",
@@ -94,14 +94,14 @@ def record_result(
         "raw": f"games/{raw.name}",
     }
     path = RESULTS / "recorded.csv"
-    append_rows(path, [{**common, **measured} for measured in _measure(summary)])
+    append_rows(path, [{**columns, **row} for row in _measure(summary)])
     return path
 
 
 def _measure(summary: Mapping[str, Any]) -> list[Row]:
     """Measure, value and interval of each number that a summary has."""
-    unread = 1.0 - summary["format_compliance"]
-    summary = {**summary, "without_word": unread + summary["non_words"]}
+    unread_share = 1.0 - summary["format_compliance"]
+    summary = {**summary, "without_word": unread_share + summary["non_words"]}
     rows = []
     for measure, key, factor, digits in (
         ("wins", "win_rate", 100, 1),
@@ -109,10 +109,10 @@ def _measure(summary: Mapping[str, Any]) -> list[Row]:
         *((measure, key, 100, 1) for measure, key in _SHARES.items()),
     ):
         ends = {"value": key, "low": f"{key}_low", "high": f"{key}_high"}
-        found = {end: summary.get(name) for end, name in ends.items()}
-        told = {e: f"{factor * x:.{digits}f}" for e, x in found.items() if x is not None}
-        if "value" in told:
-            rows.append({"measure": measure, **told})
+        values = {end: summary.get(name) for end, name in ends.items()}
+        cells = {e: f"{factor * x:.{digits}f}" for e, x in values.items() if x is not None}
+        if "value" in cells:
+            rows.append({"measure": measure, **cells})
     return rows
 
 
@@ -120,5 +120,5 @@ def _processor() -> str:
     """The name of the processor, as far as the system tells it."""
     information = Path("/proc/cpuinfo")
     text = information.read_text() if information.is_file() else ""
-    named = re.search(r"^model name\s*: (.+)", text, re.M)
-    return named[1] if named else platform.processor() or platform.machine()
+    match = re.search(r"^model name\s*: (.+)", text, re.M)
+    return match[1] if match else platform.processor() or platform.machine()

@@ -53,10 +53,10 @@ class Exit:
 
 def curve_of(rows: Sequence[Mapping[str, Any]], metric: str) -> dict[int, float]:
     """A metric's finite values by step."""
-    found = {row["step"]: row.get(metric) for row in rows if "step" in row}
+    values = {row["step"]: row.get(metric) for row in rows if "step" in row}
     return {
         int(step): float(value)
-        for step, value in found.items()
+        for step, value in values.items()
         if isinstance(value, (int, float)) and math.isfinite(value)
     }
 
@@ -70,16 +70,16 @@ def band_of(metric: str, curves: Sequence[Curve]) -> Band | None:
     """
     from scipy.stats import t
 
-    shared = set.intersection(*map(set, curves)) if len(curves) >= LEAST_SEEDS else set()
-    steps = sorted(shared)
+    overlap = set.intersection(*map(set, curves)) if len(curves) >= LEAST_SEEDS else set()
+    steps = sorted(overlap)
     if not steps:
         return None
     values = np.array([[curve[step] for step in steps] for curve in curves])  # [n, steps]
     seeds = len(values)
     variance = values.var(axis=0, ddof=1)
-    around = [variance[max(0, i - _AROUND) : i + _AROUND + 1].mean() for i in range(len(steps))]
-    wide = t.ppf((1 + LEVEL) / 2, 2 * (seeds - 1)) * np.sqrt(np.array(around) * (1 + 1 / seeds))
-    low, high = values.mean(axis=0) - wide, values.mean(axis=0) + wide
+    means = [variance[max(0, i - _AROUND) : i + _AROUND + 1].mean() for i in range(len(steps))]
+    half = t.ppf((1 + LEVEL) / 2, 2 * (seeds - 1)) * np.sqrt(np.array(means) * (1 + 1 / seeds))
+    low, high = values.mean(axis=0) - half, values.mean(axis=0) + half
     if metric.endswith("win_rate"):
         low, high = low.clip(0, 1), high.clip(0, 1)
     return Band(metric, seeds, steps, low, high)

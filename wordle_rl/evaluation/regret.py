@@ -43,7 +43,7 @@ class Regret:
 
         Over finished games on answers that began with an empty board. None without any.
         """
-        judged = [
+        subset = [
             game
             for game in games
             if game.status is not GameStatus.PLAYING
@@ -51,6 +51,6 @@ class Regret:
             and game.turns[0].state.turn == 0
             and game.secret in self._words.answer_index
         ]
-        pairs = zip(needed_guesses(judged), judged, strict=True)
-        beyond = [needed - self.needed(game.secret) for needed, game in pairs]
-        return sum(beyond) / len(beyond) if beyond else None
+        pairs = zip(needed_guesses(subset), subset, strict=True)
+        excess = [guesses - self.needed(game.secret) for guesses, game in pairs]
+        return sum(excess) / len(excess) if excess else None

@@ -28,24 +28,24 @@ def count_results(needed: Sequence[int], secrets: Sequence[str], max_turns: int)
 
     needed: guesses of each game, max_turns + 1 for a lost one. secrets: one per game.
     """
-    won = [guesses for guesses in needed if guesses <= max_turns]
+    win_lengths = [guesses for guesses in needed if guesses <= max_turns]
     mean = float(np.mean(needed))
     error = standard_error(needed, secrets)
     half = None if error is None else Z95 * error
     low, high = win_interval([float(guesses <= max_turns) for guesses in needed], secrets)
-    counts = Counter(won)
+    counts = Counter(win_lengths)
     return {
-        "wins": len(won),
-        "win_rate": len(won) / len(needed),
+        "wins": len(win_lengths),
+        "win_rate": len(win_lengths) / len(needed),
         "win_rate_low": low,
         "win_rate_high": high,
-        "mean_guesses": sum(won) / len(won) if won else None,
+        "mean_guesses": sum(win_lengths) / len(win_lengths) if win_lengths else None,
         "mean_guesses_with_losses": mean,
         "mean_guesses_with_losses_low": None if half is None else mean - half,
         "mean_guesses_with_losses_high": None if half is None else mean + half,
         "histogram": {
             **{str(turn): counts[turn] for turn in range(1, max_turns + 1)},
-            "lost": len(needed) - len(won),
+            "lost": len(needed) - len(win_lengths),
         },
     }
 
@@ -63,12 +63,12 @@ def results_by_depth(games: Sequence[Game]) -> dict[str, dict[str, Any]]:
     depths: defaultdict[int, list[Game]] = defaultdict(list)
     for game in games:
         depths[given_guesses(game)].append(game)
-    found = {}
-    for depth, some in sorted(depths.items()):
-        secrets, most = [game.secret for game in some], some[0].rules.max_turns
-        counted = count_results(needed_guesses(some), secrets, most)
-        found[str(depth)] = {"games": len(some), **{name: counted[name] for name in _BY_DEPTH}}
-    return found
+    results = {}
+    for depth, group in sorted(depths.items()):
+        secrets, max_turns = [game.secret for game in group], group[0].rules.max_turns
+        counts = count_results(needed_guesses(group), secrets, max_turns)
+        results[str(depth)] = {"games": len(group), **{name: counts[name] for name in _BY_DEPTH}}
+    return results
 
 
 def pass_at_k(wins: int, games: int, k: int) -> float:
@@ -81,13 +81,13 @@ def passes(games: Sequence[Game]) -> dict[str, dict[str, float]]:
 
     Empty unless every secret has the same number of games, and two or more.
     """
-    played = Counter(game.secret for game in games)
+    counts = Counter(game.secret for game in games)
     wins = Counter(game.secret for game in games if game.won)
-    if len(set(played.values())) != 1 or (each := played[games[0].secret]) < 2:
+    if len(set(counts.values())) != 1 or (number := counts[games[0].secret]) < 2:
         return {}
-    found = {}
-    for k in [*(2**i for i in range(each.bit_length()) if 2**i < each), each]:
-        chances = [pass_at_k(wins[secret], each, k) for secret in played]
-        low, high = win_interval(chances, list(played), len(games))
-        found[str(k)] = {"pass": float(np.mean(chances)), "low": low, "high": high}
-    return found
+    estimates = {}
+    for k in [*(2**i for i in range(number.bit_length()) if 2**i < number), number]:
+        chances = [pass_at_k(wins[secret], number, k) for secret in counts]
+        low, high = win_interval(chances, list(counts), len(games))
+        estimates[str(k)] = {"pass": float(np.mean(chances)), "low": low, "high": high}
+    return estimates

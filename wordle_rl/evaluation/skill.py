@@ -45,17 +45,17 @@ def skills(games: Iterable[Game], knowledge: Knowledge, *, best: bool = True) ->
 def _judge(turn: PlayedTurn, knowledge: Knowledge, best: bool) -> TurnSkill:
     guess, state = turn.guess or "", turn.state
     facts = letter_facts(state.clues)
-    broken = broken_clues(guess, facts)
+    counts = broken_clues(guess, facts)
     bits, remaining = knowledge.outlook(guess, knowledge.candidates(state))
     return TurnSkill(
         number=state.turn + 1,
         bits=bits,
         best_bits=knowledge.best_entropy(state) if best else None,
         remaining=remaining,
-        fits=not broken.total if state.clues else None,
-        fits_placed=not broken.placed if facts.placed else None,
-        fits_elsewhere=not broken.known + broken.wrong_place if facts.excluded else None,
-        fits_absent=not broken.absent if facts.at_most else None,
+        fits=not counts.total if state.clues else None,
+        fits_placed=not counts.placed if facts.placed else None,
+        fits_elsewhere=not counts.known + counts.wrong_place if facts.excluded else None,
+        fits_absent=not counts.absent if facts.at_most else None,
     )
 
 
@@ -65,16 +65,16 @@ def summary(turns: Sequence[TurnSkill]) -> dict[str, float | None]:
     bits_ratio is the ratio of the sums. consistency is the share of guesses that fit all clues,
     among guesses with any clue; the others of that name count one kind of clue.
     """
-    known = [(turn.bits, turn.best_bits) for turn in turns if turn.best_bits is not None]
-    best = sum(most for _, most in known)
+    pairs = [(turn.bits, turn.best_bits) for turn in turns if turn.best_bits is not None]
+    best = sum(bits for _, bits in pairs)
     return {
         "consistency": _mean(turn.fits for turn in turns),
         "consistency_placed": _mean(turn.fits_placed for turn in turns),
         "consistency_elsewhere": _mean(turn.fits_elsewhere for turn in turns),
         "consistency_absent": _mean(turn.fits_absent for turn in turns),
         "bits_gained": _mean(turn.bits for turn in turns),
-        "best_bits": best / len(known) if known else None,
-        "bits_ratio": sum(bits for bits, _ in known) / best if best else None,
+        "best_bits": best / len(pairs) if pairs else None,
+        "bits_ratio": sum(bits for bits, _ in pairs) / best if best else None,
         "expected_remaining": _mean(turn.remaining for turn in turns),
     }
 
@@ -87,18 +87,18 @@ def skill_metrics(
     Regret and discoveries are over all games, the rest over at most 96, evenly spread; best bits
     over every sixth of these.
     """
-    chosen = [games[i] for i in np.unique(np.arange(_GAMES) * len(games) // _GAMES)]
-    turns = skills(chosen[::_EVERY], knowledge)
-    rest = [game for place, game in enumerate(chosen) if place % _EVERY]
+    sample = [games[i] for i in np.unique(np.arange(_GAMES) * len(games) // _GAMES)]
+    turns = skills(sample[::_EVERY], knowledge)
+    rest = [game for place, game in enumerate(sample) if place % _EVERY]
     turns += skills(rest, knowledge, best=False)
     means = {"regret": regret.mean(games), **discoveries(games, knowledge)}
     metrics = {f"{prefix}/{name}": value for name, value in (summary(turns) | means).items()}
     for number in range(1, min(games[0].rules.max_turns, _TURNS) + 1):
-        of_turn = summary([turn for turn in turns if turn.number == number])
-        metrics |= {f"{prefix}/turn_{number}/{name}": of_turn[name] for name in _BY_TURN}
+        turn_means = summary([turn for turn in turns if turn.number == number])
+        metrics |= {f"{prefix}/turn_{number}/{name}": turn_means[name] for name in _BY_TURN}
     return {name: float("nan") if value is None else value for name, value in metrics.items()}
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    given = [value for value in values if value is not None]
-    return sum(given) / len(given) if given else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers else None

@@ -18,12 +18,12 @@ MAX_TURNS = 6
 
 
 @lru_cache(maxsize=1)
-def _known() -> tuple[str, dict[str, dict[str, int]]]:
+def _read_file() -> tuple[str, dict[str, dict[str, int]]]:
     """The digest of the original lists, and player -> secret -> guesses."""
-    known, answers = json.loads(FILE.read_text(encoding="utf-8")), load_words().answers
-    return known["words"], {
+    record, answers = json.loads(FILE.read_text(encoding="utf-8")), load_words().answers
+    return record["words"], {
         name: dict(zip(answers, map(int, digits), strict=True))
-        for name, digits in known["guesses"].items()
+        for name, digits in record["guesses"].items()
     }
 
 
@@ -34,14 +34,14 @@ def solver_results(
 
     words: digest of the lists. secrets: None for all answers. Empty for other lists or rules.
     """
-    digest, players = _known()
-    played = [*players["entropy"]] if secrets is None else [*dict.fromkeys(secrets)]
+    digest, players = _read_file()
+    answers = [*players["entropy"]] if secrets is None else [*dict.fromkeys(secrets)]
     plain = words == digest and max_turns == MAX_TURNS and not hard_mode
-    if not (plain and played and players["entropy"].keys() >= {*played}):
+    if not (plain and answers and players["entropy"].keys() >= {*answers}):
         return {}
-    found = {
-        name: {"games": len(played)}
-        | count_results([guesses[secret] for secret in played], played, MAX_TURNS)
+    results = {
+        name: {"games": len(answers)}
+        | count_results([guesses[secret] for secret in answers], answers, MAX_TURNS)
         for name, guesses in players.items()
     }
-    return dict(sorted(found.items(), key=lambda item: item[1]["win_rate"]))
+    return dict(sorted(results.items(), key=lambda item: item[1]["win_rate"]))

@@ -56,7 +56,7 @@ def summarise(
     if not games:
         raise ValueError(f"{player} on {split}: there are no games to summarise")
     turns, secrets = skills(games, knowledge), [game.secret for game in games]
-    earned = [rewards.reward(game) for game in games] if rewards else []
+    scores = [rewards.reward(game) for game in games] if rewards else []
     return {
         "player": player,
         "split": split,
@@ -67,11 +67,11 @@ def summarise(
         **count_results(needed_guesses(games), secrets, rules.max_turns),
         **_play(games),
         **({"by_depth": results_by_depth(games)} if any(map(given_guesses, games)) else {}),
-        **({"pass_at": found} if (found := passes(games)) else {}),
+        **({"pass_at": estimates} if (estimates := passes(games)) else {}),
         **summary(turns),
         **discoveries(games, knowledge),
         "regret": None if regret is None else regret.mean(games),
-        **(_rewards(earned) if earned else {}),
+        **(_rewards(scores) if scores else {}),
         "rules": asdict(rules),
         "seconds": seconds,
         "games_per_second": len(games) / seconds if seconds else None,
@@ -80,9 +80,9 @@ def summarise(
 
 def _play(games: Sequence[Game]) -> dict[str, Any]:
     answers = [(game, turn) for game in games for turn in game.turns]
-    parsed = [(game, turn.guess) for game, turn in answers if turn.guess is not None]
+    guesses = [(game, turn.guess) for game, turn in answers if turn.guess is not None]
     # The list decides, because rules that accept any five letters do not call them non-words.
-    non_words = sum(guess not in game.allowed for game, guess in parsed)
+    non_words = sum(guess not in game.allowed for game, guess in guesses)
     thoughts = [len(turn.thought) for _, turn in answers if turn.thought]
     tokens = sum(turn.tokens for _, turn in answers)
     return {
@@ -91,7 +91,7 @@ def _play(games: Sequence[Game]) -> dict[str, Any]:
         "tokens_per_answer": _share(tokens, len(answers)),
         "thinks": _share(len(thoughts), len(answers)),
         "thought_characters": _share(sum(thoughts), len(thoughts)),
-        "format_compliance": _share(len(parsed), len(answers)),
+        "format_compliance": _share(len(guesses), len(answers)),
         "non_words": _share(non_words, len(answers)),
         "repeats": _share(sum(turn.repeat for _, turn in answers), len(answers)),
         "distinct_openers": distinct_openers(games),
@@ -111,9 +111,9 @@ def distinct_openers(games: Sequence[Game]) -> float | None:
 
     Games that began with clues do not count.
     """
-    first = [game.turns[0] for game in games if game.turns and not game.turns[0].state.clues]
-    openers = {turn.guess for turn in first if turn.guess is not None}
-    return _share(len(openers), len(first))
+    turns = [game.turns[0] for game in games if game.turns and not game.turns[0].state.clues]
+    openers = {turn.guess for turn in turns if turn.guess is not None}
+    return _share(len(openers), len(turns))
 
 
 def reward_means(rewards: Sequence[GameReward]) -> dict[str, float]:

@@ -47,12 +47,14 @@ def _guesses(summary: Summary) -> str:
 
 
 _RESULTS: _Columns = {
-    "games": lambda of: str(of["games"]),
-    "wins (95 %)": lambda of: _interval(of["win_rate"], of["win_rate_low"], of["win_rate_high"]),
+    "games": lambda summary: str(summary["games"]),
+    "wins (95 %)": lambda summary: _interval(
+        summary["win_rate"], summary["win_rate_low"], summary["win_rate_high"]
+    ),
     "guesses": _guesses,
     "non-words": _share("non_words"),
     "repeats": _share("repeats"),
-    "regret": lambda of: _number(of.get("regret")),
+    "regret": lambda summary: _number(summary.get("regret")),
 }
 _SKILL: _Columns = {
     "readable": _share("format_compliance"),
@@ -61,8 +63,8 @@ _SKILL: _Columns = {
     "-": _share("consistency_elsewhere"),
     "x": _share("consistency_absent"),
     "bits": _share("bits_ratio"),
-    "left": lambda of: _number(of["expected_remaining"], 1),
-    "opener": lambda of: _number(of["opener_bits"]),
+    "left": lambda summary: _number(summary["expected_remaining"], 1),
+    "opener": lambda summary: _number(summary["opener_bits"]),
     "openers": _share("distinct_openers"),
 }
 
@@ -86,10 +88,12 @@ def report_table(
     if (decoder := first.get("decoder")) in names:
         notes.append(f"{decoder}: guesses at random what the model's grammar allows.")
     notes += [first["lineage"]] if "lineage" in first else []
-    each = [*zip(names, summaries, strict=False)]
-    habits = [line for of in each for line in (*_describe_starts(*of), *warn_of_repetition(*of))]
-    for name, of in each:
-        habits += warn_of_context(name, of.get("out_of_context", 0), of["games"])
+    pairs = [*zip(names, summaries, strict=False)]
+    habits = [
+        line for pair in pairs for line in (*_describe_starts(*pair), *warn_of_repetition(*pair))
+    ]
+    for name, record in pairs:
+        habits += warn_of_context(name, record.get("out_of_context", 0), record["games"])
     lost_as = 1 + max(summary["rules"]["max_turns"] for summary in summaries)
     return "\n\n".join(
         [
@@ -106,8 +110,8 @@ def report_table(
 
 def _table(summaries: Sequence[Summary], columns: _Columns, width: int) -> str:
     rows = [[str(one["player"]), *(cell(one) for cell in columns.values())] for one in summaries]
-    needed = [max(map(len, column)) for column in zip(["player", *columns], *rows, strict=True)]
-    if tight := sum(needed) + 2 * len(columns) > width:  # long names break behind an underscore
+    widths = [max(map(len, column)) for column in zip(["player", *columns], *rows, strict=True)]
+    if tight := sum(widths) + 2 * len(columns) > width:  # long names break behind an underscore
         for row in rows:
             lines = wrap(row[0].replace("_", "_ "), _NAME, break_on_hyphens=False)
             row[0] = "\n".join(lines).replace("_ ", "_")
@@ -124,17 +128,17 @@ def _describe_rules(summary: Summary) -> str:
 
 def _describe_starts(name: str, summary: Summary) -> list[str]:
     """Wins by the number of given guesses, and pass@k, where games have them."""
-    found = {
+    lists = {
         "wins in per cent (and games) after given guesses": [
-            f"{n} given {_percent(of['win_rate'])} ({of['games']})"
-            for n, of in summary.get("by_depth", {}).items()
+            f"{n} given {_percent(entry['win_rate'])} ({entry['games']})"
+            for n, entry in summary.get("by_depth", {}).items()
         ],
         "secrets won in at least one of k games": [
-            f"pass@{k} {_interval(of['pass'], of['low'], of['high'])}"
-            for k, of in summary.get("pass_at", {}).items()
+            f"pass@{k} {_interval(entry['pass'], entry['low'], entry['high'])}"
+            for k, entry in summary.get("pass_at", {}).items()
         ],
     }
-    return [f"{name}, {title}: {', '.join(told)}" for title, told in found.items() if told]
+    return [f"{name}, {title}: {', '.join(parts)}" for title, parts in lists.items() if parts]
 
 
 def _histogram(name: str, summary: Summary) -> str:
@@ -156,8 +160,8 @@ def measure_change(secrets: Sequence[str], won: Sequence[tuple[bool, bool]]) -> 
     gains = [float(after) - float(before) for before, after in won]
     error, gain = standard_error(gains, secrets), sum(gains) / len(gains)
     low, high = (None if error is None else gain + side * Z95 * error for side in (-1, 1))
-    only = {"only_before": gains.count(-1.0), "only_after": gains.count(1.0)}
-    return {"gain": gain, "gain_low": low, "gain_high": high, **only}
+    counts = {"only_before": gains.count(-1.0), "only_after": gains.count(1.0)}
+    return {"gain": gain, "gain_low": low, "gain_high": high, **counts}
 
 
 def describe_change(summary: Summary) -> list[str]:
@@ -165,7 +169,7 @@ def describe_change(summary: Summary) -> list[str]:
     change, start = summary["change"], summary["start"]
     gain, low, high = (change[f"gain{end}"] for end in ("", "_low", "_high"))
     interval = "" if low is None else f" (95 %: {100 * low:+.1f} to {100 * high:+.1f})"
-    told = [
+    lines = [
         f"Gain in wins: {100 * gain:+.1f} points{interval}, {_percent(start['win_rate'])} -> "
         f"{_percent(summary['win_rate'])} % of {summary['games']} {summary['split']} secrets, "
         f"{summary['drawn']}.",
@@ -173,9 +177,9 @@ def describe_change(summary: Summary) -> list[str]:
         f"{change['only_before']} only before.",
     ]
     if (opener := change.get("old_opener")) is not None:
-        without = change["win_rate_old_opener"]
-        told.append(
-            f"With {opener.upper()}, the first guess before training, it wins {_percent(without)} "
-            f"%: {100 * (summary['win_rate'] - without):+.1f} points are the new first guess alone."
+        rate = change["win_rate_old_opener"]
+        lines.append(
+            f"With {opener.upper()}, the first guess before training, it wins {_percent(rate)} "
+            f"%: {100 * (summary['win_rate'] - rate):+.1f} points are the new first guess alone."
         )
-    return told
+    return lines

@@ -24,8 +24,8 @@ _IN_WORDS = {  # licences as the hub names them
 
 def find_licence(base: str) -> tuple[str, str] | None:
     """The licence of a base: as the hub names it, and in words. None if it is not known."""
-    if (known := known_models().get(base)) is not None:
-        return known["licence"], _IN_WORDS[known["licence"]]
+    if (entry := known_models().get(base)) is not None:
+        return entry["licence"], _IN_WORDS[entry["licence"]]
     return (OURS, "MIT, as this project") if base.startswith("embedded/") else None
 
 
@@ -33,14 +33,14 @@ def describe_base(start: Start) -> str:
     """What the base is, and what is known about its licence."""
     if start.name == UNTRAINED:
         return "Training began with random weights, so there is no base."
-    local, licence = Path(start.name).is_dir(), find_licence(start.name)
+    is_local, licence = Path(start.name).is_dir(), find_licence(start.name)
     text = f"The base is `{start.name}`"
     text += ". " if start.revision == MAIN else f", revision `{start.revision}`. "
     if licence is not None:
         text += f"Its licence: {licence[1]}."
     else:
-        what = "It is a local folder, so its licence is" if local else "Its licence is"
-        text += f"{what} not known here. Look it up before you share this model."
+        intro = "It is a local folder, so its licence is" if is_local else "Its licence is"
+        text += f"{intro} not known here. Look it up before you share this model."
     if start.rounded:
         text += (
             f" In training it was rounded to {start.rounded}. The export was made and compared "
@@ -73,18 +73,18 @@ def describe(
     reports: what played, and its summary. made: how the model was made. form and change: of an
     export. licence: used where the start has none that is known.
     """
-    start, known = source.start, find_licence(source.start.name)
-    own = start.name.startswith(("embedded/", "fetched/"))
+    start, terms = source.start, find_licence(source.start.name)
+    is_own = start.name.startswith(("embedded/", "fetched/"))
     return render_template(
         Path(__file__).with_name("card.md.j2"),
         wrap=lambda text: textwrap.fill(text, 100, break_on_hyphens=False),
         form=form,
-        licence=known[0] if known else licence,
-        hub_base=start.name if known and not own else None,
+        licence=terms[0] if terms else licence,
+        hub_base=start.name if terms and not is_own else None,
         title=title,
         purpose=purpose,
         base_name=start.name,
-        own_base=own,
+        own_base=is_own,
         base=describe_base(start),
         lineage=source.lineage[:1].upper() + source.lineage[1:],
         reports=reports,

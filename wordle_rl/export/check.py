@@ -42,14 +42,14 @@ from wordle_rl.training.update import pad
 _GAMES = 24
 _ANSWERS = 2  # of each game, so that feedback is read, too
 _TOKENS = 64  # most of an answer
-_GREEDY = 4  # of the games, which are played greedily to their ends
+_GREEDY_GAMES = 4  # of the games, which are played greedily to their ends
 # Weights above which it is one game: in float32 on a CPU a library needs 2 s for an answer of
 # SmolLM2, so by weights some 40 s for one of a model with 3 billion.
 _LARGE = 2 * 10**8
 # How many times the largest change of a log-probability may part two greedy answers.
-_MOST_APART = 4
+_MAX_GAP = 4
 _SEED = 0
-_OTHER = "the exported model plays other greedy games in its own library, which"
+_FAULT = "the exported model plays other greedy games in its own library, which"
 
 # How much rounding changes the log-probability of a token on average, in nats: correct weights
 # were off by up to 3e-6 in float32, 8e-4 in float16 and 4e-3 in bfloat16, in models from two layers
@@ -75,24 +75,24 @@ def export(
     """
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as room:
         folder = Path(room) / "model"
-        written = formats.write(source.folder, folder, form, precision)
+        dtype = formats.write(source.folder, folder, form, precision)
         probe = play_probe(source)
         base = None
         if source.base is not None:
             with announce("scoring the base"):
                 base = _build_policy(source, source.base).score(probe.batch)
         answers = answer_plainly(source, folder, form, probe)
-        exported = open_export(source, folder, form, probe.opening)
+        policy = open_export(source, folder, form, probe.opening)
         with announce("scoring the export"):
-            found = exported.score(probe.batch)
-        change = measure_change(probe.batch.trained, probe.scores, found, base)
-        check_change(change, written)
-        check_answers(probe, answers, exported, change)
-        (folder / "README.md").write_text(card(written, change), encoding="utf-8")
+            scores = policy.score(probe.batch)
+        change = measure_change(probe.batch.trained, probe.scores, scores, base)
+        check_change(change, dtype)
+        check_answers(probe, answers, policy, change)
+        (folder / "README.md").write_text(card(dtype, change), encoding="utf-8")
         if target.exists():  # with --force
             target.rename(Path(room) / "old")
         folder.rename(target)
-    return written, change
+    return dtype, change
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,9 +145,9 @@ def play_probe(source: Source) -> Probe:
             player = ModelPlayer(engine=policy.engine(), form=form, sampling=sampling, draws=draws)
             talks = _talks_of(player, source, secrets, answers=_ANSWERS)
             batch = pad(talks, policy.tokenizer.pad_id)
-            greedy = replace(player, sampling=replace(sampling, temperature=0.0), talks={})
-            few = 1 if policy.machine.num_parameters[1] > _LARGE else _GREEDY
-            dialogues = _list_answers(_talks_of(greedy, source, secrets[:few]))
+            greedy_player = replace(player, sampling=replace(sampling, temperature=0.0), talks={})
+            count = 1 if policy.machine.num_parameters[1] > _LARGE else _GREEDY_GAMES
+            dialogues = _list_answers(_talks_of(greedy_player, source, secrets[:count]))
             return Probe(
                 opening=form.opening(State()),
                 batch=batch,
@@ -210,11 +210,11 @@ def check_answers(
         talks[-1].hear(ids[:-1], 0)
         talks[-1].answer(ids[-1:], 0)
     scores = exported.score(pad(talks, exported.tokenizer.pad_id))
-    last = np.array([row[len(ids) - 1] for row, ids in zip(scores, pairs, strict=True)])
-    apart = float(np.abs(last[::2] - last[1::2]).max())
-    if not apart <= _MOST_APART * change.largest + ROUNDING["float32"]:
+    logprobs = np.array([row[len(ids) - 1] for row, ids in zip(scores, pairs, strict=True)])
+    gap = float(np.abs(logprobs[::2] - logprobs[1::2]).max())
+    if not gap <= _MAX_GAP * change.largest + ROUNDING["float32"]:
         raise ConfigError(
-            f"{_OTHER} draws tokens that are {apart:.2g} nats less likely; nothing was exported"
+            f"{_FAULT} draws tokens that are {gap:.2g} nats less likely; nothing was exported"
         )
 
 
@@ -224,13 +224,13 @@ def _find_partings(probe: Probe, answers: Sequence[Sequence[int]]) -> list[list[
     Raises ConfigError if an answer is the other's beginning.
     """
     pairs = list[list[int]]()
-    for prompt, *both in zip(probe.prompts, probe.answers, answers, strict=True):
-        length = min(map(len, both))
-        place = next((i for i in range(length) if both[0][i] != both[1][i]), None)
+    for prompt, *pair in zip(probe.prompts, probe.answers, answers, strict=True):
+        length = min(map(len, pair))
+        place = next((i for i in range(length) if pair[0][i] != pair[1][i]), None)
         if place is not None:
-            pairs += [[*prompt, *answer[: place + 1]] for answer in both]
-        elif len(both[0]) != len(both[1]) and (length < len(both[0]) or both[0][-1] in probe.stops):
-            raise ConfigError(f"{_OTHER} ends answers elsewhere; nothing was exported")
+            pairs += [[*prompt, *answer[: place + 1]] for answer in pair]
+        elif len(pair[0]) != len(pair[1]) and (length < len(pair[0]) or pair[0][-1] in probe.stops):
+            raise ConfigError(f"{_FAULT} ends answers elsewhere; nothing was exported")
     return pairs
 
 
@@ -244,11 +244,11 @@ def open_export(source: Source, folder: Path, form: ExportFormat, opening: list[
 
         policy: Policy = open_plain(folder, max_context=source.model.max_context)
     else:
-        plain = LightningSettings(precision="fp32", accelerator="cpu")
-        written = replace(source.model, path=str(folder), revision=MAIN)
-        policy = _build_policy(replace(source, backend=plain), written)
-    asked = build_form(source.form, Chat(policy.tokenizer), source.style)
-    if asked.opening(State()) != opening:
+        backend = LightningSettings(precision="fp32", accelerator="cpu")
+        model = replace(source.model, path=str(folder), revision=MAIN)
+        policy = _build_policy(replace(source, backend=backend), model)
+    chat_form = build_form(source.form, Chat(policy.tokenizer), source.style)
+    if chat_form.opening(State()) != opening:
         raise ConfigError(
             f"format={form}: the written tokenizer makes other tokens of the first prompt than the "
             "run's; nothing was exported"
@@ -263,11 +263,11 @@ def measure_change(
 
     found: the written model's. base: those of the model under the adapter.
     """
-    apart = np.abs(found - trained)[drawn].astype(float)
+    gaps = np.abs(found - trained)[drawn].astype(float)
     return Change(
         tokens=int(drawn.sum()),
-        mean=float(apart.mean()),
-        largest=float(apart.max()),
+        mean=float(gaps.mean()),
+        largest=float(gaps.max()),
         adapter=None if base is None else float(np.abs(base - trained)[drawn].mean()),
     )
 
@@ -278,14 +278,14 @@ def check_change(change: Change, precision: str) -> None:
     Prints a warning where rounding takes much of a small adapter.
     """
     way_out = "" if precision == "float32" else "; --precision float32 rounds less"
-    most = _MOST_ROUNDINGS * ROUNDING[precision]
-    allowed = f"{most:g}"
+    limit = _MOST_ROUNDINGS * ROUNDING[precision]
+    text = f"{limit:g}"
     if change.adapter:
-        most = max(MOST_LOST * change.adapter, ROUNDING[precision])
-        allowed = f"{MOST_LOST:.0%} of what the adapter changes"
-    if not change.mean <= most:  # also for NaN
+        limit = max(MOST_LOST * change.adapter, ROUNDING[precision])
+        text = f"{MOST_LOST:.0%} of what the adapter changes"
+    if not change.mean <= limit:  # also for NaN
         raise ConfigError(
-            f"the exported model differs from the trained one by more than {allowed}: "
+            f"the exported model differs from the trained one by more than {text}: "
             f"{change.describe()}; nothing was exported{way_out}"
         )
     if (change.lost or 0) > MOST_LOST:

@@ -81,9 +81,9 @@ def write(source: Path, target: Path, form: ExportFormat, precision: str) -> str
         if is_adapter(source) and read_adapter_form(source) == "peft":
             folder = Path(room) / "merged"
             precision = _write_merged(source, folder, precision)
-        written = merge_model(folder, target, precision)
+        dtype = merge_model(folder, target, precision)
     write_stages(target, stages_of(source))
-    return written
+    return dtype
 
 
 def _write_adapter(source: Path, target: Path) -> str:
@@ -108,9 +108,9 @@ def _write_adapter(source: Path, target: Path) -> str:
             shutil.copy(source / name, target)
         write_stages(target, stages_of(source))
         write_base(target, base_of(source))
-    left_out = ("README.md", VALUE_HEAD, ADAPTER, *FILES.values())
+    excludes = ("README.md", VALUE_HEAD, ADAPTER, *FILES.values())
     for file in sorted(source.iterdir()):  # the tokenizer
-        if file.is_file() and file.name not in left_out and not (target / file.name).exists():
+        if file.is_file() and file.name not in excludes and not (target / file.name).exists():
             shutil.copy(file, target)
     return "float32"
 
@@ -125,6 +125,6 @@ def _write_merged(source: Path, target: Path, precision: str) -> str:
         if is_adapter(source) and read_adapter_form(source) == "mlx":
             folder = Path(room) / "adapter"
             _write_adapter(source, folder)
-        written = merge_model(folder, target, precision)
+        dtype = merge_model(folder, target, precision)
     write_stages(target, stages_of(source))
-    return written
+    return dtype

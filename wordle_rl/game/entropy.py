@@ -17,7 +17,7 @@ TIE = 1e-9  # bits; far above rounding, far below any difference between guesses
 _PAIRS_MAX = 20  # up to so many candidates, comparing all pairs is faster than counting codes
 _FACTS = WORD_LENGTH + WORD_LENGTH + 1  # of a letter: its places, and its copies from 0 on
 _BLOCK = 256  # guesses counted together, so that the counters stay in the processor's cache
-_TRIED = 64  # guesses tried at once, highest bounds first
+_BATCH = 64  # guesses tried at once, highest bounds first
 
 
 def entropy(counts: np.ndarray) -> np.ndarray:
@@ -83,8 +83,8 @@ class BestEntropy:
     def guesses(self, candidates: np.ndarray) -> np.ndarray:
         """Indices of all guesses that have the highest entropy, int [any], ascending."""
         if len(candidates) <= _PAIRS_MAX:
-            every = entropies(self._by_answer, candidates)
-            return np.flatnonzero(every >= every.max() - TIE)
+            values = entropies(self._by_answer, candidates)
+            return np.flatnonzero(values >= values.max() - TIE)
         guesses, bits = self._contenders(candidates)
         return np.sort(guesses[bits >= bits.max() - TIE])
 
@@ -92,13 +92,13 @@ class BestEntropy:
         """Every guess whose bound reaches the best entropy, and some more, with their entropies."""
         bounds = self._bound(candidates)
         # Usually fewer than a hundred guesses can be the best, so few that sorting them is cheap.
-        guesses = np.argpartition(bounds, -min(_TRIED, len(bounds)))[-_TRIED:]
+        guesses = np.argpartition(bounds, -min(_BATCH, len(bounds)))[-_BATCH:]
         bits = self._exact(candidates, guesses)
         bounds[guesses] = 0.0
         rivals = np.flatnonzero(bounds > bits.max() - TIE)
         rivals = rivals[np.argsort(-bounds[rivals])]
-        for start in range(0, len(rivals), _TRIED):
-            block = rivals[start : start + _TRIED]
+        for start in range(0, len(rivals), _BATCH):
+            block = rivals[start : start + _BATCH]
             if bounds[block[0]] < bits.max() - TIE:
                 break
             guesses = np.concatenate([guesses, block])
@@ -176,17 +176,17 @@ def _best_by_pairs(rows: np.ndarray) -> float:
     pairs = np.zeros(rows.shape[1], dtype=np.uint8)
     for j in range(1, n):
         pairs += _equal_before(rows, j)
-    fewest = int(pairs.min())
-    if fewest == 0:
+    minimum = int(pairs.min())
+    if minimum == 0:
         return float(np.log2(n))
-    spread = _pairwise_spread(rows[:, pairs == fewest]).min()
+    spread = _pairwise_spread(rows[:, pairs == minimum]).min()
     # A class of c has c(c-1)/2 pairs, hence 2 log2(c) / (c-1) of spread a pair. That falls with c,
     # so no guess has less spread than its pairs times the ratio of the largest class they allow.
-    count = np.arange(fewest + 1, int(pairs.max()) + 1)
+    count = np.arange(minimum + 1, int(pairs.max()) + 1)
     largest = np.minimum(np.floor((1 + np.sqrt(1 + 8 * count)) / 2), n)
     rivals = count[count * 2 * np.log2(largest) / (largest - 1) < spread]
     if len(rivals):
-        chosen = (pairs > fewest) & (pairs <= rivals[-1])
+        chosen = (pairs > minimum) & (pairs <= rivals[-1])
         if chosen.any():
             spread = min(spread, _pairwise_spread(rows[:, chosen]).min())
     return float(np.log2(n) - spread / n)
@@ -202,8 +202,8 @@ def _pairwise_spread(rows: np.ndarray) -> np.ndarray:
 
     A candidate that joins k others of its code adds (k+1) log2(k+1) - k log2(k).
     """
-    added = np.diff(_count_times_log(len(rows)))
+    increments = np.diff(_count_times_log(len(rows)))
     spread = np.zeros(rows.shape[1])
     for j in range(1, len(rows)):
-        spread += added[_equal_before(rows, j)]
+        spread += increments[_equal_before(rows, j)]
     return spread

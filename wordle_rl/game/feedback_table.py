@@ -21,8 +21,8 @@ _BLOCK = 64  # guesses computed together, so that temporaries stay in the proces
 
 def letters_of(words: Sequence[str]) -> np.ndarray:
     """ASCII codes uint8 [words, 5] of lower-case words of five letters."""
-    joined = np.frombuffer("".join(words).encode("ascii"), dtype=np.uint8)
-    return joined.reshape(len(words), WORD_LENGTH)
+    codes = np.frombuffer("".join(words).encode("ascii"), dtype=np.uint8)
+    return codes.reshape(len(words), WORD_LENGTH)
 
 
 def feedback_row(guess: str, secrets: np.ndarray) -> np.ndarray:

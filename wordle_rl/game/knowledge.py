@@ -48,11 +48,11 @@ class LetterFacts:
     @property
     def barred(self) -> dict[str, list[int]]:
         """Letters of the secret, each with the places 1..5 where it is not."""
-        found: dict[str, list[int]] = {}
+        places: dict[str, list[int]] = {}
         for place, letters in self.excluded.items():
             for letter in sorted(letters):
-                found.setdefault(letter, []).append(place + 1)
-        return found
+                places.setdefault(letter, []).append(place + 1)
+        return places
 
     @property
     def absent(self) -> list[str]:
@@ -67,16 +67,16 @@ def letter_facts(clues: Sequence[Clue]) -> LetterFacts:
     at_least: dict[str, int] = {}
     at_most: dict[str, int] = {}
     for clue in clues:
-        marked = list(zip(clue.guess, clue.marks, strict=True))
-        revealed = Counter(letter for letter, mark in marked if mark != "x")
-        for place, (letter, mark) in enumerate(marked):
+        pairs = list(zip(clue.guess, clue.marks, strict=True))
+        counts = Counter(letter for letter, mark in pairs if mark != "x")
+        for place, (letter, mark) in enumerate(pairs):
             if mark == "✓":
                 placed[place] = letter
-            elif revealed[letter]:
+            elif counts[letter]:
                 excluded.setdefault(place, set()).add(letter)
             if mark == "x":
-                at_most[letter] = revealed[letter]
-        for letter, copies in revealed.items():
+                at_most[letter] = counts[letter]
+        for letter, copies in counts.items():
             at_least[letter] = max(copies, at_least.get(letter, 0))
     return LetterFacts(
         placed=placed,
@@ -88,17 +88,17 @@ def letter_facts(clues: Sequence[Clue]) -> LetterFacts:
 
 def broken_clues(guess: str, facts: LetterFacts) -> BrokenClues:
     """Count how a guess ignores what is known, by kind; a letter counts under at most one kind."""
-    has = Counter(guess)
-    dropped = sum(guess[place] != letter for place, letter in facts.placed.items())
+    counts = Counter(guess)
+    misses = sum(guess[place] != letter for place, letter in facts.placed.items())
     placed = Counter(facts.placed.values())
-    kept = Counter(letter for place, letter in facts.placed.items() if guess[place] == letter)
+    hits = Counter(letter for place, letter in facts.placed.items() if guess[place] == letter)
     return BrokenClues(
-        placed=dropped,
+        placed=misses,
         known=sum(
-            max(0, copies - placed[letter] - (has[letter] - kept[letter]))
+            max(0, copies - placed[letter] - (counts[letter] - hits[letter]))
             for letter, copies in facts.at_least.items()
         ),
-        absent=sum(max(0, has[letter] - most) for letter, most in facts.at_most.items()),
+        absent=sum(max(0, counts[letter] - most) for letter, most in facts.at_most.items()),
         wrong_place=sum(guess[place] in letters for place, letters in facts.excluded.items()),
     )
 
@@ -190,8 +190,8 @@ class Knowledge:
         """The entropy of a guess, and the mean number of candidates left after its feedback."""
         counts = self._counts(guess, mask)
         counts = counts[counts > 0]
-        left = np.square(counts).sum() / counts.sum() if len(counts) else 0.0
-        return float(entropy(counts)) if len(counts) else 0.0, float(left)
+        mean = np.square(counts).sum() / counts.sum() if len(counts) else 0.0
+        return float(entropy(counts)) if len(counts) else 0.0, float(mean)
 
     def is_consistent(self, guess: str, state: State) -> bool:
         """Whether any five letters, a word or not, could be the secret after all clues."""
@@ -203,14 +203,14 @@ class Knowledge:
         None for an allowed guess that fits, and where no allowed word fits at all. While more than
         `most` words fit, every allowed guess does.
         """
-        fitting = self._allowed_letters[self.consistent_allowed(state)]
-        if most is not None and len(fitting) > most:
-            fitting = self._allowed_letters
-        if not len(fitting):
+        words = self._allowed_letters[self.consistent_allowed(state)]
+        if most is not None and len(words) > most:
+            words = self._allowed_letters
+        if not len(words):
             return None
         for place, letter in enumerate(guess.encode()):
-            fitting = fitting[fitting[:, place] == letter]
-            if not len(fitting):
+            words = words[words[:, place] == letter]
+            if not len(words):
                 return place
         return None
 
@@ -229,12 +229,12 @@ class Knowledge:
     def _compute_allowed_mask(self, clues: tuple[Clue, ...]) -> np.ndarray:
         mask = np.full(len(self.words.allowed), not clues)
         if clues:
-            left = np.flatnonzero(self._allowed_mask(clues[:-1]))
-            row = feedback_row(clues[-1].guess, self._allowed_letters.take(left, axis=0))
-            mask[left[row == clues[-1].feedback]] = True
+            indices = np.flatnonzero(self._allowed_mask(clues[:-1]))
+            row = feedback_row(clues[-1].guess, self._allowed_letters.take(indices, axis=0))
+            mask[indices[row == clues[-1].feedback]] = True
         mask.flags.writeable = False
         return mask
 
-    def _compute_best(self, packed: bytes) -> float:
-        mask = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), count=len(self.words.answers))
+    def _compute_best(self, bits: bytes) -> float:
+        mask = np.unpackbits(np.frombuffer(bits, dtype=np.uint8), count=len(self.words.answers))
         return self._best_entropy(np.flatnonzero(mask))

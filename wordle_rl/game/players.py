@@ -109,8 +109,8 @@ class RandomConsistent(Teacher):
         self._mask = knowledge.candidates if pool == "answers" else knowledge.consistent_allowed
 
     def choices(self, state: State) -> NDArray[np.intp]:
-        fitting = self._mask(state).nonzero()[0]
-        return fitting if len(fitting) else np.arange(len(self.pool))
+        indices = self._mask(state).nonzero()[0]
+        return indices if len(indices) else np.arange(len(self.pool))
 
 
 class Decoder(Teacher):
@@ -142,14 +142,14 @@ class Decoder(Teacher):
 
     def choices(self, state: State) -> NDArray[np.intp]:
         if self._most:
-            fitting = self._knowledge.consistent_allowed(state).nonzero()[0]
-            if 0 < len(fitting) <= self._most:  # no word fits all clues and was guessed
-                return fitting
+            indices = self._knowledge.consistent_allowed(state).nonzero()[0]
+            if 0 < len(indices) <= self._most:  # no word fits all clues and was guessed
+                return indices
         if self._repeats or not state.clues:
             return self._all
         index = self._knowledge.words.guess_index
-        left = np.delete(self._all, [index[word] for word in state.guesses if word in index])
-        return left if len(left) else self._all
+        rest = np.delete(self._all, [index[word] for word in state.guesses if word in index])
+        return rest if len(rest) else self._all
 
 
 class Mistakes(Player):
@@ -164,7 +164,7 @@ class Mistakes(Player):
 
     def __init__(self, knowledge: Knowledge, pool: Pool = "answers") -> None:
         self._words = knowledge.words
-        self._consistent = RandomConsistent(knowledge, pool)
+        self._player = RandomConsistent(knowledge, pool)
 
     def choose(self, state: State, uniform: float = 0.0) -> str:
         draw = generator(uniform)
@@ -172,21 +172,21 @@ class Mistakes(Player):
         if kind < 0.3 or not state.clues:
             return self._non_word(state, draw)
         if kind < 0.5:
-            return draw.choice(self._consistent.pool)
+            return draw.choice(self._player.pool)
         clues = list(state.clues)
         for _ in range(min(draw.choice([1, 1, 2]), len(clues))):
             clues.pop(draw.randrange(len(clues)))
-        fewer = dataclasses.replace(state, clues=tuple(clues))
-        return self._consistent.choose(fewer, draw.random())
+        new_state = dataclasses.replace(state, clues=tuple(clues))
+        return self._player.choose(new_state, draw.random())
 
     def _non_word(self, state: State, draw: random.Random) -> str:
         """A fitting word with one letter replaced; the word itself when 20 tries make words."""
-        word = self._consistent.choose(state, draw.random())
+        word = self._player.choose(state, draw.random())
         for _ in range(20):
             place, letter = draw.randrange(WORD_LENGTH), draw.choice(string.ascii_lowercase)
-            changed = word[:place] + letter + word[place + 1 :]
-            if changed not in self._words.allowed_set:
-                return changed
+            guess = word[:place] + letter + word[place + 1 :]
+            if guess not in self._words.allowed_set:
+                return guess
         return word
 
 
@@ -217,27 +217,27 @@ class GreedyEntropy(Player):
         if opener is not None and opener not in knowledge.words.allowed_set:
             raise ValueError(f"opener must be one of the allowed words, not {opener!r}")
         self.name = "entropy" if candidates == "answers" else "entropy_allowed"
-        self._given, self._candidates, self._opener = knowledge, candidates, opener
-        self._chosen: dict[bytes, str] = {}
+        self._source, self._candidates, self._opener = knowledge, candidates, opener
+        self._cache: dict[bytes, str] = {}
 
     def choose(self, state: State, uniform: float = 0.0) -> str:
         """The guess for a state; the first allowed word when no candidate is left."""
         if not state.clues and self._opener is not None:
             return self._opener
         # Knowledge over allowed words takes seconds to compute, so it waits for the first game.
-        known = self._given.over_allowed if self._candidates == "allowed" else self._given
-        mask = known.candidates(state)
+        knowledge = self._source.over_allowed if self._candidates == "allowed" else self._source
+        mask = knowledge.candidates(state)
         key = np.packbits(mask).tobytes()
-        if key not in self._chosen:
-            self._chosen[key] = self._best(known, mask)
-        return self._chosen[key]
+        if key not in self._cache:
+            self._cache[key] = self._best(knowledge, mask)
+        return self._cache[key]
 
-    def _best(self, known: Knowledge, mask: np.ndarray) -> str:
-        words, left = known.words, np.flatnonzero(mask)
-        if 1 <= len(left) <= 2:
-            return words.answers[left[0]]  # a candidate splits two of them
-        best = [words.allowed[i] for i in known.best_guesses(mask)]
-        candidates = {words.answers[i] for i in left}
+    def _best(self, knowledge: Knowledge, mask: np.ndarray) -> str:
+        words, indices = knowledge.words, np.flatnonzero(mask)
+        if 1 <= len(indices) <= 2:
+            return words.answers[indices[0]]  # a candidate splits two of them
+        best = [words.allowed[i] for i in knowledge.best_guesses(mask)]
+        candidates = {words.answers[i] for i in indices}
         return next((word for word in best if word in candidates), best[0])
 
 
@@ -256,7 +256,7 @@ class EntropyConsistent(Teacher):
         self._answers = np.array([self._index[word] for word in knowledge.words.answers])
 
     def choices(self, state: State) -> NDArray[np.intp]:
-        fitting = self._answers[self._mask(state)]
-        if state.clues and len(fitting) <= self._most:
-            return fitting if len(fitting) else self._answers
+        indices = self._answers[self._mask(state)]
+        if state.clues and len(indices) <= self._most:
+            return indices if len(indices) else self._answers
         return np.array([self._index[self._informed.choose(state)]])

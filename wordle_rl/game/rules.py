@@ -26,14 +26,14 @@ def feedback_code(guess: str, secret: str) -> int:
     A letter that the guess has more often than the secret gets only as many marks as the secret
     has copies: letters in place first, then from the left. Source: the New York Times game's rules.
     """
-    spare = Counter(s for g, s in zip(guess, secret, strict=True) if g != s)
+    counts = Counter(s for g, s in zip(guess, secret, strict=True) if g != s)
     code = 0
     for g, s in zip(guess, secret, strict=True):
         digit = 0
         if g == s:
             digit = 2
-        elif spare[g] > 0:
-            spare[g] -= 1
+        elif counts[g] > 0:
+            counts[g] -= 1
             digit = 1
         code = code * 3 + digit
     return code
@@ -148,17 +148,17 @@ class Rules:
     @property
     def most_answers(self) -> int:
         """The most answers of a game, those that are asked for again included."""
-        again = "retry" in (self.invalid, self.unparsable)
-        return self.max_turns + again * self.max_retries
+        has_retry = "retry" in (self.invalid, self.unparsable)
+        return self.max_turns + has_retry * self.max_retries
 
 
 def breaks_hard_mode(guess: str, clues: tuple[Clue, ...]) -> bool:
     """Whether a guess drops a placed letter, or holds fewer of a letter than the clues revealed."""
     for clue in clues:
-        marked = [*zip(clue.guess, clue.marks, guess, strict=True)]
-        if any(mark == "✓" and now != letter for letter, mark, now in marked):
+        triples = [*zip(clue.guess, clue.marks, guess, strict=True)]
+        if any(mark == "✓" and now != letter for letter, mark, now in triples):
             return True
-        if Counter(letter for letter, mark, _ in marked if mark != "x") - Counter(guess):
+        if Counter(letter for letter, mark, _ in triples if mark != "x") - Counter(guess):
             return True
     return False
 
@@ -239,7 +239,7 @@ class Game:
         return TurnKind.ACCEPTED
 
     def _advance(self, turn: PlayedTurn) -> None:
-        clues, used = self.state.clues, self.state.turn + 1
+        clues, turns_used = self.state.clues, self.state.turn + 1
         if turn.guess is not None and turn.feedback is not None:
             clues = (*clues, Clue(turn.guess, turn.feedback))
         else:
@@ -249,9 +249,9 @@ class Game:
                 self.status = GameStatus.LOST
             elif cost == "retry" and self.retries < self.rules.max_retries:
                 self.retries += 1
-                used -= 1
-        self.state = State(clues, used, self.rules.max_turns)
+                turns_used -= 1
+        self.state = State(clues, turns_used, self.rules.max_turns)
         if turn.won:
             self.status = GameStatus.WON
-        elif used >= self.rules.max_turns:
+        elif turns_used >= self.rules.max_turns:
             self.status = GameStatus.LOST

@@ -120,19 +120,19 @@ def split_distinct(batch: Batch, max_tokens: int) -> list[RowIndex]:
         _find_units(batch), key=lambda rows: batch.ids[rows[0], : ends[rows[0]]].tobytes()
     )  # what begins alike stands together
     order = np.concatenate([np.zeros(0, np.int64), *units])
-    shared = count_shared(batch.ids[order], ends[order])
+    overlaps = count_shared(batch.ids[order], ends[order])
     parts: list[list[int]] = []
-    place = filled = 0
+    place = size = 0
     for rows in units:
-        now = slice(place, place + len(rows))
+        span = slice(place, place + len(rows))
         place += len(rows)
-        added = int((ends[order[now]] - shared[now]).sum())
-        if parts and filled + added <= max_tokens:
+        growth = int((ends[order[span]] - overlaps[span]).sum())
+        if parts and size + growth <= max_tokens:
             parts[-1].extend(rows)
-            filled += added
+            size += growth
         else:
             parts.append(list(rows))
-            filled = added + int(shared[now.start])
+            size = growth + int(overlaps[span.start])
     return [np.array(part) for part in parts]
 
 
@@ -176,13 +176,13 @@ def minibatches(
 def take(batch: Batch, rows: RowIndex) -> Batch:
     """Some rows of a batch, cut to their length."""
     width = int(batch.lengths[rows].max(initial=0))
-    chosen: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, values in vars(batch).items():
         if isinstance(values, np.ndarray):
-            chosen[name] = values[rows, :width] if values.ndim == 2 else values[rows]
+            fields[name] = values[rows, :width] if values.ndim == 2 else values[rows]
         elif isinstance(values, list):
-            chosen[name] = [values[row] for row in rows]
-    return replace(batch, **chosen)
+            fields[name] = [values[row] for row in rows]
+    return replace(batch, **fields)
 
 
 # -- what rows begin with -------------------------------------------------------------------------
@@ -211,29 +211,29 @@ class Blocks(NamedTuple):
 
 def count_shared(ids: Ints, ends: Ints) -> Ints:
     """How many tokens [N] each sequence shares with the one before it. ids: [N, T]. ends: [N]."""
-    shared = np.zeros(len(ids), np.int64)
-    most = np.minimum(ends[1:], ends[:-1])[:, None]
-    same = (ids[1:] == ids[:-1]) & (np.arange(ids.shape[1]) < most)
-    shared[1:] = np.logical_and.accumulate(same, axis=1).sum(1)
-    return shared
+    counts = np.zeros(len(ids), np.int64)
+    limits = np.minimum(ends[1:], ends[:-1])[:, None]
+    same = (ids[1:] == ids[:-1]) & (np.arange(ids.shape[1]) < limits)
+    counts[1:] = np.logical_and.accumulate(same, axis=1).sum(1)
+    return counts
 
 
 def number_prefixes(ids: Ints, ends: Ints) -> Prefixes:
     """The distinct beginnings of sequences [N, T] up to their ends [N]."""
     order = sorted(range(len(ids)), key=lambda row: ids[row, : ends[row]].tobytes())
     ids, ends = ids[order], ends[order]
-    shared, places = count_shared(ids, ends)[:, None], np.arange(ids.shape[1])
-    own = (places >= shared) & (places < ends[:, None])
-    counts = own.cumsum().reshape(own.shape)
+    overlaps, places = count_shared(ids, ends)[:, None], np.arange(ids.shape[1])
+    mask = (places >= overlaps) & (places < ends[:, None])
+    counts = mask.cumsum().reshape(mask.shape)
     numbers = np.zeros_like(ids)
-    numbers[order] = np.maximum.accumulate(np.where(own, counts - 1, 0), axis=0)
+    numbers[order] = np.maximum.accumulate(np.where(mask, counts - 1, 0), axis=0)
     # In this order, what continues beginning b is the run of rows from b up to stops[b]. It ends
     # where the next sequence shares no more than the tokens before b.
-    starts = np.concatenate([[0], own.sum(1).cumsum()])
-    later = np.full((len(ids) + 1, ids.shape[1]), starts[-1])
-    later[:-1] = np.where(shared <= places, starts[:-1, None], starts[-1])
-    stops = np.minimum.accumulate(later[::-1], axis=0)[::-1]
-    return Prefixes(ids[own], np.nonzero(own)[1], stops[1:][own], numbers)
+    starts = np.concatenate([[0], mask.sum(1).cumsum()])
+    bounds = np.full((len(ids) + 1, ids.shape[1]), starts[-1])
+    bounds[:-1] = np.where(overlaps <= places, starts[:-1, None], starts[-1])
+    stops = np.minimum.accumulate(bounds[::-1], axis=0)[::-1]
+    return Prefixes(ids[mask], np.nonzero(mask)[1], stops[1:][mask], numbers)
 
 
 def arrange_blocks(prefixes: Prefixes) -> Blocks:
@@ -242,14 +242,14 @@ def arrange_blocks(prefixes: Prefixes) -> Blocks:
     Smaller blocks would read more paths, larger ones compare more rows in vain.
     """
     count = len(prefixes.tokens)
-    most = max(_LEAST, int(prefixes.depths.max(initial=0)) // 4)
-    groups = max(-(-count // most), 1)
+    limit = max(_LEAST, int(prefixes.depths.max(initial=0)) // 4)
+    groups = max(-(-count // limit), 1)
     size = max(-(-count // groups), 1)
     rows = np.arange(groups * size).reshape(groups, size)
     keys, stops = _find_keys(rows, np.append(prefixes.stops, rows.ravel()[count:] + 1))
     visible = (keys[:, None] <= rows[..., None]) & (rows[..., None] < stops[:, None])
-    more = 0, rows.size - count
-    return Blocks(np.pad(prefixes.tokens, more), np.pad(prefixes.depths, more), keys, visible)
+    padding = 0, rows.size - count
+    return Blocks(np.pad(prefixes.tokens, padding), np.pad(prefixes.depths, padding), keys, visible)
 
 
 def _find_keys(rows: Ints, stops: Ints) -> tuple[Ints, Ints]:

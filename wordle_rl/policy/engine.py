@@ -78,5 +78,5 @@ class Engine(Protocol):
 
 def check_prompts(prompts: Prompts, max_context: int) -> None:
     """Raise ValueError unless each prompt has a token and leaves room for one."""
-    if wrong := [len(ids) for ids in prompts if not 0 < len(ids) < max_context]:
-        raise ValueError(f"a prompt must have 1 to {max_context - 1} tokens, not {wrong[0]}")
+    if lengths := [len(ids) for ids in prompts if not 0 < len(ids) < max_context]:
+        raise ValueError(f"a prompt must have 1 to {max_context - 1} tokens, not {lengths[0]}")

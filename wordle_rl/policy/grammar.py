@@ -30,13 +30,13 @@ class Options:
     @classmethod
     def of(cls, choices: Sequence[Choices]) -> Options:
         lengths = np.array([*map(len, choices)])
-        every = np.concatenate(choices)
-        column = np.zeros(every.max() + 1, np.int64)  # of each token; faster than sorting them
-        column[every] = 1
+        ids = np.concatenate(choices)
+        column = np.zeros(ids.max() + 1, np.int64)  # of each token; faster than sorting them
+        column[ids] = 1
         tokens = np.flatnonzero(column)
         column[tokens] = np.arange(len(tokens))
         closed = np.ones((len(choices), len(tokens)), bool)
-        closed[np.repeat(np.arange(len(choices)), lengths), column[every]] = False
+        closed[np.repeat(np.arange(len(choices)), lengths), column[ids]] = False
         return cls(tokens=tokens, closed=closed)
 
 
@@ -51,23 +51,23 @@ class AnswerList:
     @classmethod
     def of(cls, answers: Iterable[tuple[str, Sequence[int]]]) -> AnswerList:
         """The list of words and the tokens of their answers, none of which begins another one."""
-        given = [(tuple(ids), word) for word, ids in answers]
-        order = sorted(range(len(given)), key=given.__getitem__)
-        texts = [given[i][0] for i in order]
+        pairs = [(tuple(ids), word) for word, ids in answers]
+        order = sorted(range(len(pairs)), key=pairs.__getitem__)
+        texts = [pairs[i][0] for i in order]
         for before, text in pairwise(texts):
             assert text[: len(before)] != before, f"the answer {before} begins another one"
         columns = np.full((max(map(len, texts)), len(texts)), -1, np.int64)
         for row, ids in enumerate(texts):
             columns[: len(ids), row] = ids
-        return cls(tuple(given[i][1] for i in order), np.argsort(order), columns)
+        return cls(tuple(pairs[i][1] for i in order), np.argsort(order), columns)
 
     def begin(self, words: NDArray[np.integer] | None = None) -> OpenAnswer:
         """An answer that may become any of some words, by their numbers as given, or of all."""
         if words is None or len(words) == len(self.words):
             return self._all
-        left = np.zeros(len(self.words), bool)
-        left[self.rank[words]] = True
-        return OpenAnswer(self, np.flatnonzero(left))
+        mask = np.zeros(len(self.words), bool)
+        mask[self.rank[words]] = True
+        return OpenAnswer(self, np.flatnonzero(mask))
 
     @cached_property
     def _all(self) -> OpenAnswer:
@@ -88,7 +88,7 @@ class OpenAnswer:
     answers: AnswerList
     left: NDArray[np.int64]  # their rows, in rising order; all begin with the same tokens
     length: int = 0  # how many tokens that are
-    _found: dict[int, OpenAnswer | str] = field(default_factory=dict)  # by after()
+    _children: dict[int, OpenAnswer | str] = field(default_factory=dict)  # by after()
 
     @cached_property
     def choices(self) -> Choices:
@@ -100,15 +100,15 @@ class OpenAnswer:
 
     def after(self, token: int) -> OpenAnswer | str:
         """The same answer with one of the choices added, or its word when it is complete."""
-        if token not in self._found:
-            left = self.left
+        if token not in self._children:
+            rows = self.left
             if len(self._column) > 1:
-                left = left[slice(*np.searchsorted(self._column, (token, token + 1)))]
+                rows = rows[slice(*np.searchsorted(self._column, (token, token + 1)))]
             length, columns = self.length + 1, self.answers.columns
-            ended = length == len(columns) or columns[length, left[0]] < 0
-            word = self.answers.words[left[0]]
-            self._found[token] = word if ended else OpenAnswer(self.answers, left, length)
-        return self._found[token]
+            ended = length == len(columns) or columns[length, rows[0]] < 0
+            word = self.answers.words[rows[0]]
+            self._children[token] = word if ended else OpenAnswer(self.answers, rows, length)
+        return self._children[token]
 
     @cached_property
     def _column(self) -> NDArray[np.int64]:

@@ -48,7 +48,7 @@ def fetch_command(name: str) -> str | None:
 
 def fetched_twin(name: str) -> str | None:
     """The fetched model that can stand in the place of a model of the hub. None without one."""
-    twins = (model for model, known in known_models().items() if name in known.get("twins", ()))
+    twins = (model for model, entry in known_models().items() if name in entry.get("twins", ()))
     return next((model.partition("/")[2] for model in twins), None)
 
 

@@ -127,7 +127,7 @@ class Policy(Generic[M]):
         self.reference: Reader | None = None  # of a model that never changes
         self.version = 0  # raised whenever the weights may change
         self._temperature, self._max_context = temperature, max_context
-        self._halved = 0  # times since the last update
+        self._halvings = 0  # times since the last update
         self._first_half: Any = None  # gradient of an update's first half, from where it ends
 
     def engine(self) -> Engine:
@@ -170,21 +170,21 @@ class Policy(Generic[M]):
 
     def keep_reference(self) -> None:
         """Make the current weights the reference."""
-        as_now = self.machine.keep()
+        snapshot = self.machine.keep()
 
         def read(batch: Batch) -> FloatArray:
-            with as_now():
+            with snapshot():
                 return self._read(batch)
 
         self.reference = read
 
     def set_reference(self, other: Policy, name: str) -> None:
         """Make another model the reference. Raises ConfigError if its tokens are others."""
-        own, theirs = (set(one.tokenizer.inner.get_vocab().items()) for one in (self, other))
-        if own != theirs:
+        vocab, reference = (set(p.tokenizer.inner.get_vocab().items()) for p in (self, other))
+        if vocab != reference:
             raise ConfigError(
                 f"algorithm.reference={name} has another tokenizer than the model, with "
-                f"{len(theirs - own):,} other tokens or ids: choose a model of the same family"
+                f"{len(reference - vocab):,} other tokens or ids: choose a model of the same family"
             )
         self.reference = other.score
 
@@ -229,8 +229,8 @@ class Policy(Generic[M]):
         totals = {"loss": 0.0, **dict.fromkeys(LARGEST, 0.0)}
         for _, part in self.run_micro_batches(batch, partial(self._learn, algorithm)):
             _merge(totals, part)
-        totals |= {"tokens": float(batch.drawn.sum()), "halved": float(self._halved)}
-        self._halved = 0
+        totals |= {"tokens": float(batch.drawn.sum()), "halved": float(self._halvings)}
+        self._halvings = 0
         if batch.halves is not None and self._first_half is None:  # no row of the second half
             self._first_half = machine.copy_gradients()
         if self.processes.size > 1:
@@ -261,10 +261,10 @@ class Policy(Generic[M]):
 
     def _agreement(self) -> float:
         """Cosine of the gradients of an update's two halves, NaN where one of them is 0."""
-        whole, both, one = self.machine.multiply_gradients(self._first_half, self.processes)
-        other = whole - 2 * both + one
-        product = max(one, 0.0) * max(other, 0.0)
-        return (both - one) / math.sqrt(product) if product > 0.0 else math.nan
+        total, cross, first = self.machine.multiply_gradients(self._first_half, self.processes)
+        second = total - 2 * cross + first
+        product = max(first, 0.0) * max(second, 0.0)
+        return (cross - first) / math.sqrt(product) if product > 0.0 else math.nan
 
     def run_micro_batches(
         self, batch: Batch, work: Callable[[Batch], T]
@@ -275,16 +275,16 @@ class Policy(Generic[M]):
         the run, and all work begins again. Raises DoesNotFit when it cannot be split.
         """
         while True:
-            done, failed = self._try(batch, work)
-            if failed is None:
-                return done
-            width = int(batch.lengths[failed].max())
-            if len(failed) == 1 or (batch.units is not None and len(set(batch.units[failed])) == 1):
-                raise DoesNotFit(sequences=len(failed), tokens=width)
-            self.micro_batch_tokens = min(self.micro_batch_tokens, len(failed) * width) // 2
-            self._halved += 1
+            results, rows = self._try(batch, work)
+            if rows is None:
+                return results
+            width = int(batch.lengths[rows].max())
+            if len(rows) == 1 or (batch.units is not None and len(set(batch.units[rows])) == 1):
+                raise DoesNotFit(sequences=len(rows), tokens=width)
+            self.micro_batch_tokens = min(self.micro_batch_tokens, len(rows) * width) // 2
+            self._halvings += 1
             print(
-                f"out of memory with {len(failed)} x {width} tokens: from now on a micro-batch has "
+                f"out of memory with {len(rows)} x {width} tokens: from now on a micro-batch has "
                 f"at most {self.micro_batch_tokens}, as with "
                 f"backend.micro_batch_tokens={self.micro_batch_tokens}",
                 flush=True,
@@ -294,34 +294,34 @@ class Policy(Generic[M]):
         self, batch: Batch, work: Callable[[Batch], T]
     ) -> tuple[list[tuple[RowIndex, T]], RowIndex | None]:
         """Do all the work. Returns the rows that did not fit into memory, too, if there are any."""
-        done = []
+        results = []
         split = split_distinct if self.machine.lm.computes_once else split_padded
         for rows in split_halves(batch, partial(split, max_tokens=self.micro_batch_tokens)):
             try:
                 if batch.trained[rows].any():
-                    done.append((rows, work(take(batch, rows))))
+                    results.append((rows, work(take(batch, rows))))
             except (RuntimeError, MemoryError) as error:
                 self.machine.drop_gradients()  # a failed backward pass may have left a part of it
                 self._first_half = None
                 if not ran_out_of_memory(error):
                     raise
-                return done, rows  # the error goes, and with it the tensors that its frames hold
-        return done, None
+                return results, rows  # the error goes, and with it the tensors that its frames hold
+        return results, None
 
 
 def _merge(totals: dict[str, float], part: Mapping[str, float]) -> None:
     """Add the metrics of a micro-batch or process."""
     for name, value in part.items():
-        had = totals.get(name, 0.0)
-        totals[name] = max(had, value) if name in LARGEST else had + value
+        total = totals.get(name, 0.0)
+        totals[name] = max(total, value) if name in LARGEST else total + value
 
 
 def _name_metrics(totals: Mapping[str, float]) -> dict[str, float]:
     """The metrics of an update by name: sums become means over the drawn tokens."""
     rest = dict(totals)
-    loss, halved, tokens = (rest.pop(name) for name in ("loss", "halved", "tokens"))
+    loss, halvings, tokens = (rest.pop(name) for name in ("loss", "halved", "tokens"))
     means = {
         f"policy/{name}": value if name in LARGEST else value / max(tokens, 1.0)
         for name, value in rest.items()
     }
-    return {**means, "loss": loss, "update/halved": halved}
+    return {**means, "loss": loss, "update/halved": halvings}

@@ -73,7 +73,7 @@ class _Answer:
     ) -> None:
         """room: tokens that the context holds. most: tokens of an answer. node: None is free."""
         self.ids: list[int] = []
-        self.fed = 0  # ids whose keys and values are computed
+        self.num_fed = 0  # ids whose keys and values are computed
         self.stop: StopReason | None = None
         self._logprobs: list[float] = []
         self._choices: list[Choices] = []
@@ -111,13 +111,13 @@ class _Answer:
         """The ids to feed next, none when the answer has ended."""
         if self.stop is not None:
             return []
-        new, self.fed = self.ids[self.fed :], len(self.ids)
-        return new
+        ids, self.num_fed = self.ids[self.num_fed :], len(self.ids)
+        return ids
 
     def completion(self) -> Completion:
         assert self.stop is not None
-        given = {"ids": self.ids, "logprobs": self._logprobs, "choices": self._choices}
-        return Completion(stop=self.stop, **given)
+        fields = {"ids": self.ids, "logprobs": self._logprobs, "choices": self._choices}
+        return Completion(stop=self.stop, **fields)
 
 
 class CachedEngine:
@@ -134,7 +134,7 @@ class CachedEngine:
         self.max_context = max_context
         self._model, self._stop_ids = model, stop_ids
         self._timers = timers or Timers()
-        self._held: list[tuple[int, ...]] = []  # by slot: the tokens whose keys and values count
+        self._rows: list[tuple[int, ...]] = []  # by slot: the tokens whose keys and values count
 
     def complete(
         self,
@@ -146,29 +146,29 @@ class CachedEngine:
         """See wordle_rl.policy.engine.Engine."""
         if not prompts:
             return []
-        given = [tuple(ids) for ids in prompts]
-        check_prompts(given, self.max_context)
-        nodes = grammar or [None] * len(given)
+        inputs = [tuple(ids) for ids in prompts]
+        check_prompts(inputs, self.max_context)
+        nodes = grammar or [None] * len(inputs)
         answers = [
             _Answer(self.max_context - len(ids), sampling.max_tokens, self._stop_ids, node)
-            for ids, node in zip(given, nodes, strict=True)
+            for ids, node in zip(inputs, nodes, strict=True)
         ]
         with self._timers("prefill"):
             # What the grammar forces is read with the prompt.
-            begun = [(*ids, *a.feed()) for ids, a in zip(given, answers, strict=True)]
-            hidden, at = self._prefill(begun)
+            feeds = [(*ids, *a.feed()) for ids, a in zip(inputs, answers, strict=True)]
+            hidden, at = self._prefill(feeds)
         with self._timers("decode"):
-            lengths = np.array([len(begun[i]) for i in at])
+            lengths = np.array([len(feeds[i]) for i in at])
             at = self._decode(answers, hidden, at, lengths, sampling, uniforms)
-        self._held = [(*given[i], *answers[i].ids[: answers[i].fed]) for i in at]
+        self._rows = [(*inputs[i], *answers[i].ids[: answers[i].num_fed]) for i in at]
         return [answer.completion() for answer in answers]
 
     def next_logprobs(self, prompts: Prompts) -> NDArray[np.float32]:
         """See wordle_rl.policy.engine.Engine."""
         check_prompts(prompts, self.max_context)
-        given = [tuple(ids) for ids in prompts]
-        hidden, at = self._prefill(given)
-        self._held = [given[i] for i in at]
+        inputs = [tuple(ids) for ids in prompts]
+        hidden, at = self._prefill(inputs)
+        self._rows = [inputs[i] for i in at]
         return self._model.score(self._model.compute_logits(hidden))[np.argsort(at)]
 
     def _prefill(self, prompts: list[tuple[int, ...]]) -> tuple[Any, Ints]:
@@ -176,35 +176,35 @@ class CachedEngine:
 
         Returns hidden states by slot, and [slots] which prompt is in each slot.
         """
-        first: dict[tuple[int, ...], int] = {}  # each prompt once, and where it comes first
+        index: dict[tuple[int, ...], int] = {}  # each prompt once, and where it comes first
         for i, ids in enumerate(prompts):
-            first.setdefault(ids, i)
-        distinct = list(first)
-        prefixes = self._share_prefixes(distinct)
-        slots = self._assign_slots([slot if shared else None for slot, shared in prefixes])
+            index.setdefault(ids, i)
+        sequences = list(index)
+        prefixes = self._share_prefixes(sequences)
+        slots = self._assign_slots([slot if length else None for slot, length in prefixes])
         order = np.argsort(slots)
         hidden = self._feed(
-            [distinct[i][prefixes[i][1] :] for i in order], [prefixes[i][1] for i in order]
+            [sequences[i][prefixes[i][1] :] for i in order], [prefixes[i][1] for i in order]
         )
-        repeats = [i for i, ids in enumerate(prompts) if first[ids] != i]
+        repeats = [i for i, ids in enumerate(prompts) if index[ids] != i]
         if repeats:
-            slot_of = dict(zip(distinct, slots, strict=True))
+            slot_of = dict(zip(sequences, slots, strict=True))
             sources = [slot_of[prompts[i]] for i in repeats]
-            self._model.copy(sources, range(len(distinct), len(prompts)))
-            hidden = self._model.pick(hidden, [*range(len(distinct)), *sources])
-        return hidden, np.array([first[distinct[i]] for i in order] + repeats)
+            self._model.copy(sources, range(len(sequences), len(prompts)))
+            hidden = self._model.pick(hidden, [*range(len(sequences)), *sources])
+        return hidden, np.array([index[sequences[i]] for i in order] + repeats)
 
     def _share_prefixes(self, prompts: list[tuple[int, ...]]) -> list[tuple[int, int]]:
         """For each prompt the slot with its beginning, and how many of its tokens are there now.
 
         Where no held row helps, what all prompts begin with is fed to slot 0.
         """
-        held, self._held = self._held, []  # nothing counts if this call ends in an error
-        found = find_prefixes(prompts, held)
+        rows, self._rows = self._rows, []  # nothing counts if this call ends in an error
+        prefixes = find_prefixes(prompts, rows)
         if self._model.appends_only:
-            found = [(i, n) if n and n == len(held[i]) else (0, 0) for i, n in found]
-        if len(prompts) == 1 or any(shared for _, shared in found):
-            return found
+            prefixes = [(i, n) if n and n == len(rows[i]) else (0, 0) for i, n in prefixes]
+        if len(prompts) == 1 or any(length for _, length in prefixes):
+            return prefixes
         room = min(map(len, prompts)) - 1  # no two have less in common than these
         opening = min(common_prefix(min(prompts), max(prompts)), room)
         if opening:
@@ -214,8 +214,8 @@ class CachedEngine:
     def _feed(self, feeds: list[tuple[int, ...]], starts: Sequence[int]) -> Any:
         counts = np.array([len(ids) for ids in feeds])
         ids = np.zeros((len(feeds), counts.max()), np.int64)
-        for row, new in zip(ids, feeds, strict=True):
-            row[: len(new)] = new
+        for row, feed in zip(ids, feeds, strict=True):
+            row[: len(feed)] = feed
         return self._model.feed(ids, np.array(starts, np.int64), counts - 1)
 
     def _assign_slots(self, sources: list[int | None]) -> list[int]:
@@ -224,21 +224,21 @@ class CachedEngine:
         The others get a copy of their source slot.
         """
         slots: list[int | None] = [None] * len(sources)
-        free = dict.fromkeys(range(len(sources)))
+        free_slots = dict.fromkeys(range(len(sources)))
         for i, source in enumerate(sources):
-            if source in free:
+            if source in free_slots:
                 slots[i] = source
-                del free[source]
-        rest = iter(free)
-        chosen = [next(rest) if slot is None else slot for slot in slots]
+                del free_slots[source]
+        rest = iter(free_slots)
+        targets = [next(rest) if slot is None else slot for slot in slots]
         moves = [
             (source, slot)
-            for source, slot in zip(sources, chosen, strict=True)
+            for source, slot in zip(sources, targets, strict=True)
             if source is not None and source != slot
         ]
         if moves:
             self._model.copy(*zip(*moves, strict=True))
-        return chosen
+        return targets
 
     def _decode(
         self,
@@ -257,26 +257,26 @@ class CachedEngine:
         live = len(at)  # slots that are computed, the first ones
         shrink = 1.0 if self._model.appends_only else _SHRINK
         while True:
-            now = [answers[i] for i in at[:live].tolist()]
+            batch = [answers[i] for i in at[:live].tolist()]
             # What is drawn for a row whose answer has ended is thrown away.
-            places = [min(len(answer.ids), sampling.max_tokens - 1) for answer in now]
-            self._draw(now, hidden, sampling, uniforms[at[:live], places])
-            going = np.array([answer.stop is None for answer in now])
+            places = [min(len(answer.ids), sampling.max_tokens - 1) for answer in batch]
+            self._draw(batch, hidden, sampling, uniforms[at[:live], places])
+            going = np.array([answer.stop is None for answer in batch])
             if not going.any():
                 return at
             if going.sum() <= shrink * live:
                 live = self._move_forward(np.flatnonzero(going), lengths, at)
-            now = [answers[i] for i in at[:live].tolist()]
+            batch = [answers[i] for i in at[:live].tolist()]
             # A row whose answer has ended may be fed, too, but its length stays.
-            new = [answer.feed() for answer in now]
-            hidden = self._feed([tuple(ids) or (0,) for ids in new], lengths[:live].tolist())
-            lengths[:live] += [len(ids) for ids in new]
+            feeds = [answer.feed() for answer in batch]
+            hidden = self._feed([tuple(ids) or (0,) for ids in feeds], lengths[:live].tolist())
+            lengths[:live] += [len(ids) for ids in feeds]
 
     def _draw(
         self, answers: list[_Answer], hidden: Any, sampling: Sampling, uniforms: NDArray[np.float64]
     ) -> None:
         """Draw the next token of each answer. uniforms: [n] a number for each."""
-        choices = [some for answer in answers if (some := answer.next_choices) is not None]
+        choices = [tokens for answer in answers if (tokens := answer.next_choices) is not None]
         options = Options.of(choices) if choices else None
         # The one place where tokens are drawn: what these logits exclude is never said.
         logits = self._model.compute_logits(hidden, options)
@@ -286,15 +286,15 @@ class CachedEngine:
             if answer.stop is None:
                 answer.take(token, logprob)
 
-    def _move_forward(self, going: Ints, lengths: Ints, at: Ints) -> int:
+    def _move_forward(self, rows: Ints, lengths: Ints, at: Ints) -> int:
         """Swap slots so that the rows that go on come first. Returns how many there are."""
-        late = going[going >= len(going)]
-        if len(late):
-            holes = np.setdiff1d(np.arange(len(going)), going)
-            sources, targets = np.append(late, holes), np.append(holes, late)
+        tail = rows[rows >= len(rows)]
+        if len(tail):
+            holes = np.setdiff1d(np.arange(len(rows)), rows)
+            sources, targets = np.append(tail, holes), np.append(holes, tail)
             self._model.copy(sources.tolist(), targets.tolist())
             lengths[targets], at[targets] = lengths[sources], at[sources]
-        return len(going)
+        return len(rows)
 
 
 def find_prefixes(
@@ -302,20 +302,20 @@ def find_prefixes(
 ) -> list[tuple[int, int]]:
     """For each prompt the row that it shares most with, and how many tokens, but for its last."""
     order = sorted(range(len(held)), key=held.__getitem__)
-    ordered = [held[slot] for slot in order]
-    found = []
+    rows = [held[slot] for slot in order]
+    prefixes = []
     for ids in prompts:
-        place = bisect_left(ordered, ids)  # the best rows are beside it
-        near = order[max(place - 1, 0) : place + 1]
-        shared = [min(common_prefix(ids, held[slot]), len(ids) - 1) for slot in near]
-        best = max(shared, default=0)
-        found.append((near[shared.index(best)] if best else 0, best))
-    return found
+        place = bisect_left(rows, ids)  # the best rows are beside it
+        slots = order[max(place - 1, 0) : place + 1]
+        lengths = [min(common_prefix(ids, held[slot]), len(ids) - 1) for slot in slots]
+        best = max(lengths, default=0)
+        prefixes.append((slots[lengths.index(best)] if best else 0, best))
+    return prefixes
 
 
 def common_prefix(one: tuple[int, ...], other: tuple[int, ...]) -> int:
     """How many tokens two prompts both begin with."""
-    most = min(len(one), len(other))
-    if one[:most] == other[:most]:
-        return most
-    return next(i for i in range(most) if one[i] != other[i])
+    length = min(len(one), len(other))
+    if one[:length] == other[:length]:
+        return length
+    return next(i for i in range(length) if one[i] != other[i])

@@ -120,8 +120,8 @@ def planned(
     @cache
     def order(epoch: int) -> np.ndarray:
         # The 1 tells the two words of a large seed from a seed and an epoch.
-        plain = np.random.default_rng([seed, epoch] if seed < 2**32 else [seed, epoch, 1])
-        chance = plain if purpose is None else generator(purpose, seed=seed, number=epoch)
+        default = np.random.default_rng([seed, epoch] if seed < 2**32 else [seed, epoch, 1])
+        chance = default if purpose is None else generator(purpose, seed=seed, number=epoch)
         return chance.permutation(len(secrets))
 
     places = (divmod(position, len(secrets)) for position in positions)
@@ -148,8 +148,8 @@ class Draws:
         counter[..., 1] = self.stream + turn
         counter[..., 2] = (np.array(games, np.int64) + self.first_rollout)[:, None]
         counter[..., 3] = self.step
-        drawn = philox4x32(counter, (self.seed & 0xFFFFFFFF, self.seed >> 32))
+        words = philox4x32(counter, (self.seed & 0xFFFFFFFF, self.seed >> 32))
         # 53 bits, the resolution of a double, from two words.
-        high, low = drawn[..., 0].astype(np.uint64), drawn[..., 1].astype(np.uint64)
+        high, low = words[..., 0].astype(np.uint64), words[..., 1].astype(np.uint64)
         bits = (high << np.uint64(21)) | (low >> np.uint64(11))
         return bits.astype(np.float64) * 2.0**-53

@@ -91,13 +91,13 @@ class ModelSettings:
             )
         ours = self.path.startswith(("embedded/", "fetched/"))
         if (path.exists() or ours) and not models.holds_model(Path(self.location)):
-            have = [f"embedded/{p.name}" for p in sorted(models.EMBEDDED.glob("*"))] if ours else []
-            have += [str(path / "model")] if models.holds_model(path / "model") else []
+            hits = [f"embedded/{p.name}" for p in sorted(models.EMBEDDED.glob("*"))] if ours else []
+            hits += [str(path / "model")] if models.holds_model(path / "model") else []
             raise ValueError(
                 f"model.path={self.path} is no model folder: it needs config.json or "
                 f"adapter_config.json, and weights as *.safetensors or *.bin"
-                + f"; there is {', '.join(have)}"
-                * bool(have)
+                + f"; there is {', '.join(hits)}"
+                * bool(hits)
             )
         if not path.exists() and not models.may_be_on_hub(self.path):
             raise ValueError(

@@ -59,7 +59,7 @@ class Wanted:
             ids = batch.ids[trained]
             ones, choices = np.ones(len(ids), np.float32), None
             if batch.choices is not None:
-                choices = [some for row in batch.choices for some in row]
+                choices = [tokens for row in batch.choices for tokens in row]
             return cls(place=np.arange(len(ids)), ids=ids, shares=ones, choices=choices)
         number = trained.cumsum().reshape(trained.shape) - 1
         return cls(
@@ -133,8 +133,8 @@ class LanguageModel(ABC):
 
     def states_at_once(self, wanted: Wanted) -> int:
         """States whose logits may exist at once."""
-        most = self.vocabulary if wanted.choices is None else sum(map(len, wanted.choices))
-        return max(LOGITS_BYTES // (_BYTES * min(most, self.vocabulary)), 1)
+        count = self.vocabulary if wanted.choices is None else sum(map(len, wanted.choices))
+        return max(LOGITS_BYTES // (_BYTES * min(count, self.vocabulary)), 1)
 
     def compute_loss(
         self, batch: Batch, algorithm: Algorithm, temperature: float
@@ -149,10 +149,10 @@ class LanguageModel(ABC):
         logprobs = constant(xp, outputs.logprobs)
         gap = xp.abs(logprobs - inputs.sampler_logprobs)
         metrics |= {"sampler_gap": gap, "surprise": -logprobs}
-        every = self.to_array(batch.trained)
-        counted = {name: every if name in FORCED_TOO else inputs.trained for name in metrics}
+        trained = self.to_array(batch.trained)
+        masks = {name: trained if name in FORCED_TOO else inputs.trained for name in metrics}
         sums = {
-            name: xp.sum(xp.where(counted[name], constant(xp, values), 0.0))
+            name: xp.sum(xp.where(masks[name], constant(xp, values), 0.0))
             for name, values in metrics.items()
         }
         loss = xp.sum(per_token * self.to_array(batch.weights))
@@ -165,13 +165,13 @@ class LanguageModel(ABC):
 
     def _loss_inputs(self, batch: Batch, outputs: TokenOutputs) -> LossInputs:
         """What a loss reads of a micro-batch."""
-        given = {name: getattr(batch, name) for name in _READ}
-        arrays = {name: self.to_array(of) for name, of in given.items() if of is not None}
-        now = {"old_logprobs": constant(self.xp, outputs.logprobs)}  # of the only update
+        fields = {name: getattr(batch, name) for name in _READ}
+        arrays = {name: self.to_array(value) for name, value in fields.items() if value is not None}
+        defaults = {"old_logprobs": constant(self.xp, outputs.logprobs)}  # of the only update
         units = np.arange(len(batch.ids)) if batch.units is None else batch.units
         return LossInputs(
             **outputs._asdict(),
-            **now | arrays,
+            **defaults | arrays,
             trained=self.to_array(batch.drawn),
             units=self.to_array(units),
             target_scale=batch.target_scale,
@@ -186,18 +186,18 @@ class LanguageModel(ABC):
         states = self.read_states(batch.ids, trained)
         logprobs, *entropies = self.score_states(states, wanted, temperature, needs.entropy)
         if needs.allowed:
-            anything = replace(wanted, choices=None)
-            free, *_ = self.score_states(states, anything, temperature, entropy=False)
+            request = replace(wanted, choices=None)
+            raw_logprobs, *_ = self.score_states(states, request, temperature, entropy=False)
         places = self.to_array(np.flatnonzero(trained))
 
-        def place(found: Any) -> Any:
-            return self.add_at(trained.size, places, found).reshape(trained.shape)
+        def place(values: Any) -> Any:
+            return self.add_at(trained.size, places, values).reshape(trained.shape)
 
         return TokenOutputs(
             logprobs=place(logprobs),
             entropy=place(entropies[0]) if needs.entropy else None,
             values=place(self.value_head(states)) if needs.values else None,
-            allowed=place(free - logprobs) if needs.allowed else None,
+            allowed=place(raw_logprobs - logprobs) if needs.allowed else None,
         )
 
     def score_states(
@@ -211,16 +211,16 @@ class LanguageModel(ABC):
         def score(states: Any, start: int) -> tuple[Any, ...]:
             return self.score_part(states, wanted.part(start, len(states)), temperature, entropy)
 
-        most = self.states_at_once(wanted)
-        if len(states) <= most:
+        limit = self.states_at_once(wanted)
+        if len(states) <= limit:
             return score(states, 0)
         # The backward pass computes the logits of each part again. With a large vocabulary, keeping
         # them would need more memory than the model.
         parts = [
-            self.recompute_head(score, states[start : start + most], start)
-            for start in range(0, len(states), most)
+            self.recompute_head(score, states[start : start + limit], start)
+            for start in range(0, len(states), limit)
         ]
-        return tuple(self.xp.concatenate(list(found)) for found in zip(*parts, strict=True))
+        return tuple(self.xp.concatenate(list(values)) for values in zip(*parts, strict=True))
 
     def score_part(
         self, states: Any, part: Part, temperature: float, entropy: bool
@@ -231,8 +231,8 @@ class LanguageModel(ABC):
         logits = self.compute_logits(states, part.options) / temperature
         normalizer = xp.logsumexp(logits, -1)
         # Of several tokens at one place, their mean.
-        chosen = self.add_at(len(states), place, logits[place, columns] * shares)
+        scores = self.add_at(len(states), place, logits[place, columns] * shares)
         if not entropy:
-            return (chosen - normalizer,)
-        expected = (xp.exp(logits - normalizer[:, None]) * logits).sum(-1)
-        return chosen - normalizer, normalizer - expected
+            return (scores - normalizer,)
+        expectation = (xp.exp(logits - normalizer[:, None]) * logits).sum(-1)
+        return scores - normalizer, normalizer - expectation

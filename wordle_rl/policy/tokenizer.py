@@ -116,9 +116,9 @@ class HFTokenizer:
         think: whether the answer has a thought, for templates that ask (Qwen3, SmolLM3).
         """
         name = f"the chat template of {self.inner.name_or_path or 'the model'}"
-        told = {"add_generation_prompt": True, "enable_thinking": think}
+        settings = {"add_generation_prompt": True, "enable_thinking": think}
         write = partial(self.inner.apply_chat_template, messages, tools=tools, tokenize=False)
-        write = partial(write, **told)
+        write = partial(write, **settings)
         try:
             return within(_SECONDS, write, name)
         except TimeoutError:

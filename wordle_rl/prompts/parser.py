@@ -74,8 +74,8 @@ class Parsed:
 
 def thought_of(text: str) -> str:
     """An answer up to the end of its last think block, line breaks behind it included."""
-    _, tag, behind = text.rpartition(CLOSE_THINK)
-    return text[: len(text) - len(behind.lstrip("\r\n"))] if tag else ""
+    _, tag, rest = text.rpartition(CLOSE_THINK)
+    return text[: len(text) - len(rest.lstrip("\r\n"))] if tag else ""
 
 
 def call_message(word: str) -> dict[str, Any]:
@@ -104,12 +104,12 @@ def read_tagged(
     text: str, opening: str, closing: str, read: Callable[[str], str | ParseFailure]
 ) -> Parsed:
     """The guess between two tags, of which there must be one pair. read: reads the part between."""
-    found = _between_tags(text, opening, closing)
-    if not isinstance(found, ParseFailure):
-        found = read(found)
-    failed = isinstance(found, ParseFailure)
+    value = _between_tags(text, opening, closing)
+    if not isinstance(value, ParseFailure):
+        value = read(value)
+    failed = isinstance(value, ParseFailure)
     return Parsed(
-        guess=None if failed else found, reason=found if failed else None, thought=thought_of(text)
+        guess=None if failed else value, reason=value if failed else None, thought=thought_of(text)
     )
 
 
@@ -161,6 +161,6 @@ def _guess_of_call(content: str) -> str | ParseFailure:
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object; a repeated key is an error, as it could hold two guesses."""
-    if len(found := dict(pairs)) < len(pairs):
+    if len(mapping := dict(pairs)) < len(pairs):
         raise ValueError("a key stands twice")
-    return found
+    return mapping

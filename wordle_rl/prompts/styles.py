@@ -106,9 +106,9 @@ class PromptStyle(ABC):
     @property
     def rules(self) -> str:
         """What the game is, how many guesses it has, and how to read feedback."""
-        most = self.game.max_turns
-        number = NUMBERS[most - 1] if most <= len(NUMBERS) else most
-        guesses = f"{number} guesses" if most > 1 else f"{number} guess"
+        limit = self.game.max_turns
+        number = NUMBERS[limit - 1] if limit <= len(NUMBERS) else limit
+        guesses = f"{number} guesses" if limit > 1 else f"{number} guess"
         hard_mode = f"{REFUSALS[TurnKind.BREAKS_HARD_MODE]}\n" if self.game.hard_mode else ""
         return TASK.replace("six guesses", guesses) + hard_mode + self.legend
 
@@ -170,8 +170,8 @@ class Letters(Symbols):
 
     def _with_guess(self, clue: Clue) -> str:
         word = clue.guess.upper()
-        marked = (f"{letter}({mark})" for letter, mark in zip(word, clue.marks, strict=True))
-        return f"{word} -> {' '.join(marked)}"
+        parts = (f"{letter}({mark})" for letter, mark in zip(word, clue.marks, strict=True))
+        return f"{word} -> {' '.join(parts)}"
 
     _after_guess = _with_guess
 
@@ -203,10 +203,10 @@ class WholeState(PromptStyle):
         if not state.clues:
             return NOTHING_KNOWN + FIRST
         facts = letter_facts(state.clues)
-        barred = sorted(facts.barred.items())
+        pairs = sorted(facts.barred.items())
         rows = [
             (PLACED, [f"{place + 1} {letter}" for place, letter in sorted(facts.placed.items())]),
-            (MISPLACED, [f"{letter} {' '.join(map(str, places))}" for letter, places in barred]),
+            (MISPLACED, [f"{letter} {' '.join(map(str, places))}" for letter, places in pairs]),
             (HOW_OFTEN, _how_often(facts)),
             (ABSENT, sorted(facts.absent)),
             (GUESSED, list(state.guesses)),
@@ -232,10 +232,10 @@ class Spelled(WholeState):
 
     def opening(self, state: State) -> str:
         facts = letter_facts(state.clues)
-        barred = sorted(facts.barred.items())
+        pairs = sorted(facts.barred.items())
         rows = [
             ("Not:", sorted(facts.absent)),
-            ("Has:", [letter + "".join(map(str, places)) for letter, places in barred]),
+            ("Has:", [letter + "".join(map(str, places)) for letter, places in pairs]),
             ("Count:", _how_often(facts)),
             # Last, so that each letter of the answer is equally far behind its place here.
             ("Word:", [facts.placed.get(place, "_") for place in range(WORD_LENGTH)]),
@@ -252,11 +252,11 @@ class Spelled(WholeState):
 
 def _how_often(facts: LetterFacts) -> list[str]:
     """Counts of letters that do not follow from the other lines."""
-    placed = Counter(facts.placed.values())
-    told = []
+    counts = Counter(facts.placed.values())
+    lines = []
     for letter, copies in sorted(facts.at_least.items()):
         if letter in facts.at_most:
-            told.append(f"{letter} exactly {TIMES[copies]}")
-        elif copies > max(placed[letter], 1):
-            told.append(f"{letter} at least {TIMES[copies]}")
-    return told
+            lines.append(f"{letter} exactly {TIMES[copies]}")
+        elif copies > max(counts[letter], 1):
+            lines.append(f"{letter} at least {TIMES[copies]}")
+    return lines

@@ -26,31 +26,31 @@ def draw_file(path: Path, only: Sequence[str] = (), out: Path | None = None) -> 
     line that is torn at the end is left out. Raises FolderError.
     """
     rows: Any = _read_rows(path)
-    found: dict[str, Any] = {}
+    curves: dict[str, Any] = {}
     names = [name for name in rows if not only or any(fnmatch(str(name), one) for one in only)]
     for name in names:
         values: Any = pd.to_numeric(rows[name], errors="coerce")
         values = values.dropna()
         if len(values) > 1 and (only or values.nunique() > 1):
-            found[str(name)] = values
-    if not found:
+            curves[str(name)] = values
+    if not curves:
         raise FolderError(f"{path}: none of its metrics has two numbers that differ")
-    ordered = sorted(found, key=_rank)
-    shown, others = ordered[:_MOST], ordered[_MOST:]
-    columns = min(_COLUMNS, len(shown))
-    figure = new_figure(3.4 * columns, 2.3 * math.ceil(len(shown) / columns))
-    for place, name in enumerate(shown, 1):
-        axes = figure.add_subplot(math.ceil(len(shown) / columns), columns, place)
-        axes.plot(found[name].index, found[name], color=BLUE, lw=1.3)
+    ranking = sorted(curves, key=_rank)
+    metrics, others = ranking[:_MOST], ranking[_MOST:]
+    columns = min(_COLUMNS, len(metrics))
+    figure = new_figure(3.4 * columns, 2.3 * math.ceil(len(metrics) / columns))
+    for place, name in enumerate(metrics, 1):
+        axes = figure.add_subplot(math.ceil(len(metrics) / columns), columns, place)
+        axes.plot(curves[name].index, curves[name], color=BLUE, lw=1.3)
         axes.set_title(name, fontsize=9)
         axes.grid(alpha=0.25)
     figure.supxlabel(str(rows.index.name), fontsize=9)
     out = out or path.with_suffix(PICTURE)
     save_figure(figure, out)
-    told = f"{len(shown)} of {len(found)} curves"
+    text = f"{len(metrics)} of {len(curves)} curves"
     if others:
-        told += f"; --only '<name>*' draws others, such as {others[0]}"
-    return out, told
+        text += f"; --only '<name>*' draws others, such as {others[0]}"
+    return out, text
 
 
 def _rank(name: str) -> int:

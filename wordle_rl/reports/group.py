@@ -71,7 +71,7 @@ def _describe_reward(group: Mapping[str, Any]) -> str:
 
 
 def _table_of(rows: Sequence[Mapping[str, Any]], parts: Sequence[str]) -> pd.DataFrame:
-    told = [
+    records = [
         {
             "game": str(row["game"]),
             "clues so far": ", ".join(_show(word, marks) for word, marks in row["clues"]),
@@ -86,15 +86,15 @@ def _table_of(rows: Sequence[Mapping[str, Any]], parts: Sequence[str]) -> pd.Dat
         }
         for row in rows
     ]
-    frame = pd.DataFrame(told).set_index("game")
+    frame = pd.DataFrame(records).set_index("game")
     begun = any(row["clues"] for row in rows)
     return frame if begun else frame.drop(columns="clues so far")
 
 
 def _show(word: str | None, marks: str | None) -> str:
     """A guess with its marks, which do not break between two lines."""
-    shown = (marks or "").replace("-", "\u2011")
-    return f"{(word or '').upper()}\u00a0{shown}".strip()
+    text = (marks or "").replace("-", "\u2011")
+    return f"{(word or '').upper()}\u00a0{text}".strip()
 
 
 def describe_probability(logprob: float | None) -> str:

@@ -80,8 +80,8 @@ def write_report(
     """
     runs = [read_run(folder) for folder in folders]
     if out is None:
-        several = folders[0].resolve().parent / COMPARISON
-        out = folders[0] / PAGE if len(runs) == 1 else several
+        comparison = folders[0].resolve().parent / COMPARISON
+        out = folders[0] / PAGE if len(runs) == 1 else comparison
     page = make_page(runs, defaults, more)
     write_bytes(out, page.encode("utf-8", "replace"))  # halves of surrogate pairs have no UTF-8
     return out
@@ -175,7 +175,8 @@ def _compare_validations(run: Run) -> list[Any]:
     ]
     name = f"validation ({run.validated_as})" if run.validated_as else "validation"
     return [
-        _game_data(f"{name}, {later.label}", [results[0], later]) for later in results[1:][-_FEW:]
+        _game_data(f"{name}, {result.label}", [results[0], result])
+        for result in results[1:][-_FEW:]
     ]
 
 
@@ -194,9 +195,9 @@ def _describe(run: Run) -> str:
 
 def _describe_training(run: Run) -> str:
     steps = run.settings.get("trainer.steps", "?")
-    done = 0 if run.metrics.empty else run.metrics.index[-1]
+    step = 0 if run.metrics.empty else run.metrics.index[-1]
     return (
-        f"The run trains. This page is from {datetime.now():%Y-%m-%d %H:%M:%S}, after step {done} "
+        f"The run trains. This page is from {datetime.now():%Y-%m-%d %H:%M:%S}, after step {step} "
         f"of {steps}, and is written again at each validation."
     )
 
@@ -236,17 +237,17 @@ def _headline(one: Run | None, players: Sequence[Result]) -> list[str]:
 
 def _describe_difference(first: Result, second: Result, what: str) -> list[str]:
     """The gain of the second player in a sentence, with what its interval allows to say."""
-    found = difference(first, second)
-    if found is None:
+    gain = difference(first, second)
+    if gain is None:
         return []
-    p_value = "<\u00a00.001" if found.p_value < 0.001 else f"=\u00a0{found.p_value:.3f}"
+    p_value = "<\u00a00.001" if gain.p_value < 0.001 else f"=\u00a0{gain.p_value:.3f}"
     text = (
-        f"{what} on the same {found.secrets} secrets, with 95 % intervals: "
-        f"{_interval(found.wins, 100, '+.1f')} points of wins and "
-        f"{_interval(found.guesses, 1, '+.2f')} guesses. {found.only_second} secrets went better "
-        f"and {found.only_first} worse (sign test: p\u00a0{p_value})."
+        f"{what} on the same {gain.secrets} secrets, with 95 % intervals: "
+        f"{_interval(gain.wins, 100, '+.1f')} points of wins and "
+        f"{_interval(gain.guesses, 1, '+.2f')} guesses. {gain.only_second} secrets went better "
+        f"and {gain.only_first} worse (sign test: p\u00a0{p_value})."
     )
-    _, low, high = found.wins
+    _, low, high = gain.wins
     if low is not None and high is not None and low <= 0 <= high:
         text += " The interval of wins contains 0, so whether wins differ is undecided."
     return [text]
@@ -277,8 +278,8 @@ def _results_table(everyone: Sequence[Result], *, optimum: bool) -> Markup:
         for result in everyone
     }
     if optimum:
-        published = ("2315", "100.0", f"{OPTIMUM.value:.2f}")
-        rows[OPTIMUM_TITLE] = dict(zip(next(iter(rows.values())), published, strict=True))
+        cells = ("2315", "100.0", f"{OPTIMUM.value:.2f}")
+        rows[OPTIMUM_TITLE] = dict(zip(next(iter(rows.values())), cells, strict=True))
     return _table(pd.DataFrame.from_dict(rows, orient="index"), "player")
 
 
@@ -313,10 +314,10 @@ def _measures_table(players: Sequence[Result]) -> Markup:
 
 def _settings_table(runs: Mapping[str, Run], defaults: Mapping[str, str]) -> Markup:
     """Settings of one run that differ from the defaults, or of several that differ."""
-    every: Any = {"default": defaults, **{name: run.settings for name, run in runs.items()}}
-    frame: Any = pd.DataFrame(every).drop(_SAME, errors="ignore")
-    compared = frame if len(runs) == 1 else frame[list(runs)]
-    return _table(frame[compared.nunique(axis=1, dropna=False) > 1], "setting")
+    columns: Any = {"default": defaults, **{name: run.settings for name, run in runs.items()}}
+    frame: Any = pd.DataFrame(columns).drop(_SAME, errors="ignore")
+    subset = frame if len(runs) == 1 else frame[list(runs)]
+    return _table(frame[subset.nunique(axis=1, dropna=False) > 1], "setting")
 
 
 def _interval(value: Estimate, scale: float, form: str) -> str:
@@ -332,11 +333,11 @@ def _interval(value: Estimate, scale: float, form: str) -> str:
 
 def _game_data(name: str, players: Sequence[Result]) -> dict[str, Any] | None:
     """Games for the page's script: of each secret its name, then [won, rows] of each player."""
-    shown = [player for player in players if player.boards][:_FEW]
-    games = [player.first_boards for player in shown]
-    secrets = list(dict.fromkeys(secret for found in games for secret in found))[:_MOST_GAMES]
+    picks = [player for player in players if player.boards][:_FEW]
+    games = [player.first_boards for player in picks]
+    secrets = list(dict.fromkeys(secret for boards in games for secret in boards))[:_MOST_GAMES]
     rows = [
-        [secret, *((board := found.get(secret)) and [board.won, board.rows] for found in games)]
+        [secret, *((board := boards.get(secret)) and [board.won, board.rows] for boards in games)]
         for secret in secrets
     ]
-    return {"name": name, "players": [one.label for one in shown], "games": rows} if rows else None
+    return {"name": name, "players": [one.label for one in picks], "games": rows} if rows else None

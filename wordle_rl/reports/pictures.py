@@ -54,11 +54,11 @@ class Picture(NamedTuple):
 
 def curve_pictures(runs: Sequence[Run], solvers: Sequence[Result]) -> list[Picture]:
     """Wins and guesses of runs over their steps. solvers: the first two are shown as lines."""
-    alone, found = runs[0] if len(runs) == 1 else None, []
-    trained = alone is not None and len(alone.series("train/wins")) > 0
-    levels = solvers[:2] if alone else []
-    note = f"{_count_games(alone) if alone else _name_validations(runs)}{_BAND}"
-    if alone and alone.reports:
+    single_run, pictures = runs[0] if len(runs) == 1 else None, []
+    trained = single_run is not None and len(single_run.series("train/wins")) > 0
+    levels = solvers[:2] if single_run else []
+    note = f"{_count_games(single_run) if single_run else _name_validations(runs)}{_BAND}"
+    if single_run and single_run.reports:
         note += " Diamonds are the reports at the start and the end."
     if levels:
         note += " Lines in grey are scripted players on all answers."
@@ -68,8 +68,8 @@ def curve_pictures(runs: Sequence[Run], solvers: Sequence[Result]) -> list[Pictu
     ):
         if any(len(run.validations) > 1 for run in runs) or (trained and measure == WINS):
             draw = partial(draw_curves, runs=runs, measure=measure, levels=levels)
-            found.append(Picture(name, title, note, draw))
-    return found
+            pictures.append(Picture(name, title, note, draw))
+    return pictures
 
 
 def player_pictures(
@@ -77,7 +77,7 @@ def player_pictures(
 ) -> list[Picture]:
     """Wins and guesses of players with intervals. strong: how many of the first are models."""
     note = f"Games on {what}. The ends of a line are the 95 % interval over secrets."
-    found = []
+    pictures = []
     for name, title, measure in (
         ("players", "Games won by each player", WINS),
         ("player_guesses", "Mean guesses of each player", GUESSES),
@@ -86,9 +86,9 @@ def player_pictures(
         if optimum and measure == GUESSES:
             rows.append((OPTIMUM_TITLE, OPTIMUM))
         draw = partial(draw_dots, rows=rows, strong=strong, measure=measure)
-        lost = "" if measure == WINS else " A lost game counts as one more than the turns."
-        found.append(Picture(name, title, note + lost, draw, (4.5, 1.0 + 0.34 * len(rows))))
-    return found
+        rule = "" if measure == WINS else " A lost game counts as one more than the turns."
+        pictures.append(Picture(name, title, note + rule, draw, (4.5, 1.0 + 0.34 * len(rows))))
+    return pictures
 
 
 def draw_curves(axes: Axes, runs: Sequence[Run], measure: str, levels: Sequence[Result]) -> None:
@@ -122,9 +122,9 @@ def draw_curves(axes: Axes, runs: Sequence[Run], measure: str, levels: Sequence[
 
 
 def _draw_training(axes: Axes, run: Run) -> None:
-    played, won = run.series("train/games"), run.series("train/wins")
-    window = max(1, len(won) // 20)
-    sums: list[Any] = [one.rolling(window, min_periods=1).sum() for one in (won, played)]
+    games, wins = run.series("train/games"), run.series("train/wins")
+    window = max(1, len(wins) // 20)
+    sums: list[Any] = [one.rolling(window, min_periods=1).sum() for one in (wins, games)]
     rate = 100 * sums[0] / sums[1]
     if len(rate.dropna()):
         label = ", ".join(filter(None, ("training", run.trained_as)))
@@ -134,10 +134,10 @@ def _draw_training(axes: Axes, run: Run) -> None:
 
 def _draw_test(axes: Axes, run: Run, measure: str, scale: float) -> None:
     """Greedy games on test secrets: the reports, and those of trainer.watch_every between them."""
-    watched = scale * run.series(f"watch/test/{measure}")
-    if len(watched):
+    curve = scale * run.series(f"watch/test/{measure}")
+    if len(curve):
         label = "test secrets, greedy"
-        axes.plot(watched.index, watched, "s:", color=ORANGE, ms=3.5, lw=1.2, label=label)
+        axes.plot(curve.index, curve, "s:", color=ORANGE, ms=3.5, lw=1.2, label=label)
     for report, colour in zip(reversed(run.reports), COLOURS, strict=False):  # as in draw_dots
         value = report.estimate(measure)
         axes.errorbar(
@@ -192,8 +192,8 @@ def _errors(value: Estimate, scale: float) -> np.ndarray:
 
 
 def _name_validations(runs: Sequence[Run]) -> str:
-    drawn = dict.fromkeys(run.validated_as for run in runs if run.validated_as)
-    return f"{', '.join(['Validation games of each run', *drawn])}. "
+    ways = dict.fromkeys(run.validated_as for run in runs if run.validated_as)
+    return f"{', '.join(['Validation games of each run', *ways])}. "
 
 
 def _count_games(run: Run) -> str:
@@ -224,8 +224,8 @@ def to_svg(picture: Picture) -> Markup:
                 frameon=False,
                 fontsize=_SMALL,
             )
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+        metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(file, format="svg", transparent=True, metadata=metadata)
     svg = file.getvalue()[file.getvalue().index("<svg") :].replace(INK, "currentColor")
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # names that several pictures would share
     # matplotlib escapes all texts, those from a run included.

@@ -59,15 +59,15 @@ def read_reference(name: str) -> tuple[dict[str, str], list[list[dict[str, Any]]
 def compare(name: str, rows: Sequence[Mapping[str, Any]]) -> Beside:
     """A run's rows beside reference runs. Raises ConfigError where no metric can be compared."""
     about, seeds = read_reference(name)
-    found = []
+    metrics = []
     for metric in METRICS:
         band = band_of(metric, [curve_of(seed, metric) for seed in seeds])
         curve = curve_of(rows, metric)
         if band and any(step in curve for step in band.steps):
-            found.append((band, curve, find_exit(band, curve)))
-    if not found:
+            metrics.append((band, curve, find_exit(band, curve)))
+    if not metrics:
         raise ConfigError(f"--reference={name}: the run has no step and metric that it has")
-    return Beside(name, about, found)
+    return Beside(name, about, metrics)
 
 
 def describe(beside: Beside) -> list[str]:
@@ -77,14 +77,14 @@ def describe(beside: Beside) -> list[str]:
     lines = [f"beside {beside.name}, {seeds} seeds of {beside.about['command']}:"]
     for band, curve, exit in beside.metrics:
         if exit:
-            told = (
+            text = (
                 f"leaves the band at step {exit.step}: {exit.value:.3g}, "
                 f"band {exit.low:.3g} to {exit.high:.3g}"
             )
         else:
             last = max(step for step in band.steps if step in curve)
-            told = f"inside the band to step {last}"
-        lines.append(f"  {band.metric:<18} {told}")
+            text = f"inside the band to step {last}"
+        lines.append(f"  {band.metric:<18} {text}")
     if exits:
         first, metric = min(exits, key=lambda one: one[0].step)
         lines.append(f"It leaves first at step {first.step}, by {metric}.")

@@ -64,8 +64,8 @@ class Board(NamedTuple):
         rows = [(w, m.translate(_MARKS), "given", "") for w, m in record.get("clues_at_start", [])]
         columns = (record[name] for name in ("guesses", "feedback", "kinds", "texts"))
         for guess, marks, kind, text in zip(*columns, strict=True):
-            shown = "" if guess else text[:_LONGEST]
-            rows.append((guess or "", (marks or "").translate(_MARKS), NOTES[kind], shown))
+            quote = "" if guess else text[:_LONGEST]
+            rows.append((guess or "", (marks or "").translate(_MARKS), NOTES[kind], quote))
         return cls(record["secret"], record["won"], rows)
 
     def guesses(self, max_turns: int) -> int:
@@ -84,8 +84,8 @@ class Result:
 
     def estimate(self, name: str) -> Estimate:
         """A measure with its interval."""
-        of = self.measures
-        return Estimate(of[name], of.get(f"{name}_low"), of.get(f"{name}_high"))
+        values = self.measures
+        return Estimate(values[name], values.get(f"{name}_low"), values.get(f"{name}_high"))
 
     @property
     def max_turns(self) -> int:
@@ -94,10 +94,10 @@ class Result:
     @property
     def first_boards(self) -> dict[str, Board]:
         """Secret -> its first game, in the order in which they were played."""
-        found: dict[str, Board] = {}
+        boards: dict[str, Board] = {}
         for board in self.boards:
-            found.setdefault(board.secret, board)
-        return found
+            boards.setdefault(board.secret, board)
+        return boards
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +128,8 @@ class Run:
             return ""
         if not (self.folder / "summary.json").exists():
             return f"summary.json is missing: the run is {self.manifest['status']}."
-        lacks = "There are no reports on both the start and the end (trainer.report=false)."
-        return lacks if len(self.reports) < 2 else ""
+        text = "There are no reports on both the start and the end (trainer.report=false)."
+        return text if len(self.reports) < 2 else ""
 
     @property
     def validated_as(self) -> str:
@@ -150,8 +150,8 @@ class Run:
         if curves.steps < LEAST_STEPS:
             return []
         findings = diagnose(curves, numeric_settings(self.settings))
-        told = [f"{one.cause}: {one.seen}. To change: {one.change}." for one in findings[:_CAUSES]]
-        return told or [describe_health(curves)]
+        lines = [f"{one.cause}: {one.seen}. To change: {one.change}." for one in findings[:_CAUSES]]
+        return lines or [describe_health(curves)]
 
     @property
     def lineage(self) -> str:
@@ -167,16 +167,16 @@ class Run:
 
 def read_run(folder: Path) -> Run:
     """Read a run. Raises FolderError for another folder, and for a damaged file."""
-    opened = RunFolder.open(folder)
-    manifest, records = opened.manifest(), opened.log("metrics").read()
+    run = RunFolder.open(folder)
+    manifest, records = run.manifest(), run.log("metrics").read()
     metrics = pd.DataFrame(records).set_index("step").sort_index() if records else pd.DataFrame()
-    exported = _read_exported_step(folder)
+    step = _read_exported_step(folder)
     start = _read_report(folder, "start.json", "start_games.jsonl", 0, "before training")
-    label = f"after step {exported}" if exported else START
-    best = _read_report(folder, "summary.json", "best_games.jsonl", exported, label)
+    label = f"after step {step}" if step else START
+    best = _read_report(folder, "summary.json", "best_games.jsonl", step, label)
     turns = max((one.max_turns for one in (start, best) if one), default=MAX_TURNS)
     games = defaultdict(list)
-    for record in opened.log("validation_games").records():
+    for record in run.log("validation_games").records():
         games[record["step"]].append(Board.of(record))
     validations = _summarise_validations(metrics, games, turns)
     return Run(
@@ -189,9 +189,9 @@ def read_run(folder: Path) -> Run:
         validated=games,
         start=start,
         best=best,
-        seconds=opened.seconds,
-        trains=opened.status == "running",
-        group=opened.log("groups").last(),
+        seconds=run.seconds,
+        trains=run.status == "running",
+        group=run.log("groups").last(),
     )
 
 
@@ -218,24 +218,24 @@ def _read_report(folder: Path, file: str, games: str, step: int, label: str) -> 
 
 def name_player(label: str, measures: Mapping[str, Any]) -> str:
     """A label that says how the player's words were chosen. measures: as in a Result."""
-    return f"{label} ({drawn})" if (drawn := measures.get("drawn")) else label
+    return f"{label} ({way})" if (way := measures.get("drawn")) else label
 
 
 def _summarise_validations(
     metrics: pd.DataFrame, games: Mapping[int, Sequence[Board]], max_turns: int
 ) -> pd.DataFrame:
     """The measures of each validation by step, where its games were kept with all intervals."""
-    found = metrics.filter(regex="^val/")
-    found.columns = [name.removeprefix("val/").removeprefix("skill/") for name in found.columns]
+    frame = metrics.filter(regex="^val/")
+    frame.columns = [name.removeprefix("val/").removeprefix("skill/") for name in frame.columns]
     ends = [f"{name}{end}" for name in (WINS, GUESSES) for end in ("", "_low", "_high")]
-    found = found.reindex(columns=list(dict.fromkeys([*found.columns, *ends])))
-    found = found.dropna(subset=[WINS, GUESSES])
-    for step in found.index.intersection(list(games)):
-        needed = [board.guesses(max_turns) for board in games[step]]
-        error = standard_error(needed, [board.secret for board in games[step]])
-        half, mean = Z95 * (error or np.nan), found[GUESSES][step]
-        found.loc[step, [f"{GUESSES}_low", f"{GUESSES}_high"]] = mean - half, mean + half
-    return found
+    frame = frame.reindex(columns=list(dict.fromkeys([*frame.columns, *ends])))
+    frame = frame.dropna(subset=[WINS, GUESSES])
+    for step in frame.index.intersection(list(games)):
+        guesses = [board.guesses(max_turns) for board in games[step]]
+        error = standard_error(guesses, [board.secret for board in games[step]])
+        half, mean = Z95 * (error or np.nan), frame[GUESSES][step]
+        frame.loc[step, [f"{GUESSES}_low", f"{GUESSES}_high"]] = mean - half, mean + half
+    return frame
 
 
 def solvers_of(run: Run, secrets: Sequence[str] | None = None) -> list[Result]:
@@ -246,8 +246,8 @@ def solvers_of(run: Run, secrets: Sequence[str] | None = None) -> list[Result]:
     hard = any(one.measures.get("rules", {}).get("hard_mode") for one in run.reports)
     turns = max((one.max_turns for one in run.reports), default=MAX_TURNS)
     words = run.manifest.get("digests", {}).get("words")
-    found = solver_results(words, secrets, turns, hard)
-    return [Result(label=title(name), measures=of) for name, of in found.items()]
+    results = solver_results(words, secrets, turns, hard)
+    return [Result(label=title(name), measures=measures) for name, measures in results.items()]
 
 
 class Difference(NamedTuple):
@@ -266,12 +266,12 @@ def difference(first: Result, second: Result) -> Difference | None:
     gains = (_means_by_secret(second) - _means_by_secret(first)).dropna()
     if gains.empty:
         return None
-    lost, won = int((gains.won < 0).sum()), int((gains.won > 0).sum())
+    minus, plus = int((gains.won < 0).sum()), int((gains.won > 0).sum())
     half = Z95 * gains.sem()  # NaN with one secret
     wins, guesses = (
         Estimate(mean, mean - half[name], mean + half[name]) for name, mean in gains.mean().items()
     )
-    return Difference(len(gains), wins, guesses, lost, won, sign_test(lost, won))
+    return Difference(len(gains), wins, guesses, minus, plus, sign_test(minus, plus))
 
 
 def _means_by_secret(result: Result) -> pd.DataFrame:

@@ -46,20 +46,20 @@ class ClueUse:
 def _letter(facts: LetterFacts, guess: str, letter: str) -> int:
     """The reward of all copies of a letter in the guess, in twentieths."""
     places = [i for i in range(WORD_LENGTH) if guess[i] == letter]
-    kept = [i for i in places if facts.placed.get(i) == letter]
-    rest = [i for i in places if i not in kept]
-    wrong = [i for i in rest if i in facts.placed or letter in facts.excluded.get(i, ())]
+    hits = [i for i in places if facts.placed.get(i) == letter]
+    rest = [i for i in places if i not in hits]
+    misses = [i for i in rest if i in facts.placed or letter in facts.excluded.get(i, ())]
     least, most = facts.at_least.get(letter, 0), facts.at_most.get(letter, WORD_LENGTH)
-    placed = sum(other == letter for other in facts.placed.values())
-    score = KEPT * len(kept)
-    others = [i for i in rest if i not in wrong] + wrong
+    num_placed = sum(other == letter for other in facts.placed.values())
+    score = KEPT * len(hits)
+    others = [i for i in rest if i not in misses] + misses
     for nth, place in enumerate(others, start=1):
-        if len(kept) + nth > most:
+        if len(hits) + nth > most:
             score += ABSENT
         elif least == 0:
             score += NEW
-        elif place in wrong or placed + nth > most:
+        elif place in misses or num_placed + nth > most:
             score += WRONG_PLACE
         else:
-            score += KNOWN if placed + nth <= least else NEW
+            score += KNOWN if num_placed + nth <= least else NEW
     return score

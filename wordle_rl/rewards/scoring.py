@@ -133,16 +133,16 @@ class RewardSet:
         if self.components.keys() != self.weights.keys():
             names = sorted(self.components)
             raise ValueError(f"reward weights must be for {names}, not {sorted(self.weights)}")
-        if reserved := sorted({CREDIT, FORFEIT, RETRY, KL, OVERLONG} & self.components.keys()):
-            raise ValueError(f"reward components cannot be called {reserved}: scoring uses that")
+        if clashes := sorted({CREDIT, FORFEIT, RETRY, KL, OVERLONG} & self.components.keys()):
+            raise ValueError(f"reward components cannot be called {clashes}: scoring uses that")
         if not self.lawful:
             return
         wins = [name for name, part in self.components.items() if isinstance(part, Win)]
         if [self.weights[name] > 0 for name in wins] != [True]:
-            given = ", ".join(f"{name} of weight {self.weights[name]:g}" for name in wins)
+            text = ", ".join(f"{name} of weight {self.weights[name]:g}" for name in wins)
             raise ValueError(
                 "a lawful reward set must have exactly one win component with a weight above 0, "
-                f"not {given or 'none'}; or set reward.lawful=false"
+                f"not {text or 'none'}; or set reward.lawful=false"
             )
         for name, part in self.components.items():
             if part.range[1] < 0:
@@ -185,22 +185,22 @@ class RewardSet:
         discount 1 playing longer never pays. The credit of the whole game also makes up for earlier
         turns; that part is left out here.
         """
-        own = [math.fsum(v for n, v in turn.items() if n != CREDIT) for turn in reward.turns]
+        rewards = [math.fsum(v for n, v in turn.items() if n != CREDIT) for turn in reward.turns]
         if self.lawful and game.won:
-            own[-1] += self._unused(game, discount)
-        return _to_go(own, discount)
+            rewards[-1] += self._unused_shaping(game, discount)
+        return _to_go(rewards, discount)
 
     def by_part(self, game: Game, reward: GameReward, discount: float) -> dict[str, list[float]]:
         """[K] by name: what each component and each correction adds to to_go."""
         names = dict.fromkeys(name for turn in reward.turns for name in turn)
         parts = {name: [turn.get(name, 0.0) for turn in reward.turns] for name in names}
         if CREDIT in parts:
-            parts[CREDIT][-1] = self._unused(game, discount)
-        return {name: _to_go(own, discount) for name, own in parts.items()}
+            parts[CREDIT][-1] = self._unused_shaping(game, discount)
+        return {name: _to_go(values, discount) for name, values in parts.items()}
 
-    def _unused(self, game: Game, discount: float) -> float:
-        unused = range(1, game.state.max_turns - game.state.turn + 1)
-        return self.turn_maximum * math.fsum(discount**d for d in unused)
+    def _unused_shaping(self, game: Game, discount: float) -> float:
+        turns = range(1, game.state.max_turns - game.state.turn + 1)
+        return self.turn_maximum * math.fsum(discount**d for d in turns)
 
     def _value(self, name: str, turn: PlayedTurn) -> float:
         """The unweighted reward of a turn. Raises RewardFailed without a number in its range."""
@@ -209,15 +209,15 @@ class RewardSet:
             return part.range[0]
         low, high = part.range
         try:
-            found: Any = part(turn)
+            result: Any = part(turn)
         except MemoryError:
             raise
         except Exception as error:
             raise RewardFailed(f"reward {name} raised {type(error).__name__}: {error}") from error
-        value = float(found) if isinstance(found, Real) else math.nan
+        value = float(result) if isinstance(result, Real) else math.nan
         if not low <= value <= high:
             raise RewardFailed(
-                f"reward {name} gave {found!r}, no number from {low:g} to {high:g}, its range"
+                f"reward {name} gave {result!r}, no number from {low:g} to {high:g}, its range"
             )
         return min(value, NOT_IN_LIST) if law_1 else value
 
@@ -233,17 +233,17 @@ class RewardSet:
                 part[RETRY] = -shaping
         first, last = turns[0].state, parts[-1]
         if turns[-1].won:  # law 3
-            perfect = (first.max_turns - first.turn) * self.turn_maximum
+            maximum = (first.max_turns - first.turn) * self.turn_maximum
             one_turn_earlier = self.weights[name] * win.step(first.max_turns)
             violations = sum(turn.violation for turn in turns)
-            value = perfect + last[name] - one_turn_earlier / 2 * violations / len(turns)
+            value = maximum + last[name] - one_turn_earlier / 2 * violations / len(turns)
             last[CREDIT] = value - math.fsum(v for part in parts for v in part.values())
         elif unplayed:  # law 4
             last[FORFEIT] = unplayed * self.turn_minimum
 
 
-def _to_go(own: Sequence[float], discount: float) -> list[float]:
-    totals = accumulate(reversed(own), lambda later, now: now + discount * later)
+def _to_go(rewards: Sequence[float], discount: float) -> list[float]:
+    totals = accumulate(reversed(rewards), lambda later, now: now + discount * later)
     return [round(total, _DIGITS) for total in totals][::-1]
 
 
@@ -270,20 +270,20 @@ def build_reward_set(
     components = node.get("components") if isinstance(node, Mapping) else node
     if not isinstance(components, Mapping):
         raise ConfigError(f"{where}.components must be a group of rewards, not {components!r}")
-    filled = {"words": knowledge.words, "knowledge": knowledge, "form": form}
+    extras = {"words": knowledge.words, "knowledge": knowledge, "form": form}
     parts, weights = {}, {}
-    for name, given in components.items():
-        if given is not None:
+    for name, entry in components.items():
+        if entry is not None:
             key = f"{where}.components.{name}"
-            check_type(key, given, dict)
-            settings = {"weight": 1.0, **given}
+            check_type(key, entry, dict)
+            settings = {"weight": 1.0, **entry}
             weights[name] = settings.pop("weight")
             check_type(f"{key}.weight", weights[name], Weight)
-            own = find_own(f"{key}._target_", settings.get("_target_"))
-            if inspect.isfunction(own):
-                parts[name] = _build_function(key, own, **settings)
+            target = find_own(f"{key}._target_", settings.get("_target_"))
+            if inspect.isfunction(target):
+                parts[name] = _build_function(key, target, **settings)
             else:
-                parts[name] = instantiate(key, settings, Reward, **filled)
+                parts[name] = instantiate(key, settings, Reward, **extras)
     return instantiate(where, {**node, "components": parts, "weights": weights}, RewardSet)
 
 
@@ -296,8 +296,8 @@ def _build_function(key: str, function: Callable[..., float], **node: Any) -> Re
     try:
         inspect.signature(function).bind(None, **settings)
     except TypeError as error:
-        takes = ", ".join(["weight", "range", *[*inspect.signature(function).parameters][1:]])
-        raise ConfigError(f"{key}: {error}; its settings are {takes}") from None
+        names = ", ".join(["weight", "range", *[*inspect.signature(function).parameters][1:]])
+        raise ConfigError(f"{key}: {error}; its settings are {names}") from None
     reward: Any = partial(function, **settings)
     reward.range = tuple(bounds)
     return reward

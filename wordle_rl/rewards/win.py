@@ -32,5 +32,5 @@ class Win:
     def __call__(self, turn: PlayedTurn) -> float:
         if not turn.won:
             return 0.0
-        unused = turn.state.max_turns - turn.state.turn - 1
-        return 1 + unused * self.step(turn.state.max_turns)
+        turns = turn.state.max_turns - turn.state.turn - 1
+        return 1 + turns * self.step(turn.state.max_turns)

@@ -44,22 +44,22 @@ class Chat:
     def __init__(self, tokenizer: HFTokenizer, *, think: bool = False) -> None:
         self.tokenizer, self.think = tokenizer, think
         text = tokenizer.render(_CONVERSATION, think=think)
-        _, _, between = text.partition(_ANSWER)
-        if not text.count(_ANSWER) == text.count(_MESSAGE) == between.count(_MESSAGE) == 1:
+        _, _, tail = text.partition(_ANSWER)
+        if not text.count(_ANSWER) == text.count(_MESSAGE) == tail.count(_MESSAGE) == 1:
             raise ValueError(
                 "the chat template must show each message once; it rendered a three-message "
                 f"conversation as {text[:400]!r}"
             )
         begin = tokenizer.render(_CONVERSATION[:1], think=think)
-        found = _THOUGHT.search(begin)
-        self.opened = found[0] if found and CLOSE_THINK not in found[0] else ""
+        thought = _THOUGHT.search(begin)
+        self.opened = thought[0] if thought and CLOSE_THINK not in thought[0] else ""
         self._lead = text[len(begin) : text.index(_ANSWER)] if text.startswith(begin) else ""
-        self._before, self._after = between.split(_MESSAGE)
+        self._before, self._after = tail.split(_MESSAGE)
         ending = tokenizer.encode(self._before)[:1]
         if not tokenizer.stop_ids.issuperset(ending) or not ending:
-            written = tokenizer.inner.convert_ids_to_tokens(ending)
+            tokens = tokenizer.inner.convert_ids_to_tokens(ending)
             raise ValueError(
-                f"the chat template ends an answer with {ending} {written}, which is none of the "
+                f"the chat template ends an answer with {ending} {tokens}, which is none of the "
                 f"model's stop ids {sorted(tokenizer.stop_ids)}: take the model of its family that "
                 "was trained to chat, or add that id to eos_token_id in a copy's "
                 "generation_config.json"
@@ -69,10 +69,8 @@ class Chat:
         ends = (self._before[:length] for length in range(1, len(self._before) + 1))
         self._end = next((e for e in ends if tokenizer.encode(e) == ending), None)
         # From the last special token of the generation prompt on.
-        special = max(
-            (begin.rfind(token) for token in tokenizer.inner.get_added_vocab()), default=0
-        )
-        self._prompt = begin[max(special, 0) :]
+        start = max((begin.rfind(token) for token in tokenizer.inner.get_added_vocab()), default=0)
+        self._prompt = begin[max(start, 0) :]
         self._encode = lru_cache(maxsize=_CACHE_SIZE)(tokenizer.encode)
         self._encode_answer = lru_cache(maxsize=_CACHE_SIZE)(self._encode_behind)
         # Ids up to the first answer, exactly as the template writes them. If the template has no
@@ -118,10 +116,10 @@ class Chat:
     def _encode_behind(self, before: str, text: str) -> list[int]:
         """Ids of a text as it continues another one, whose tokens are given."""
         # A token may reach across the border. Then what is before decides only about a blank.
-        for given in (before, f"{before}.", self._end or ""):
-            known, whole = self._encode(given), self.tokenizer.encode(given + text)
-            if whole[: len(known)] == known:
-                return whole[len(known) :]
+        for prefix in (before, f"{before}.", self._end or ""):
+            head, ids = self._encode(prefix), self.tokenizer.encode(prefix + text)
+            if ids[: len(head)] == head:
+                return ids[len(head) :]
         return self.tokenizer.encode(text)
 
     @cached_property
@@ -158,9 +156,9 @@ class ToolChat(Chat):
         end = self._end or _ANSWER
         call, _, rest = text[len(begin) :].partition(end)
         self._call = call.removeprefix(self._lead)
-        read = parse_call(tokenizer.decode(tokenizer.encode(self.call("crane"))))
+        answer = parse_call(tokenizer.decode(tokenizer.encode(self.call("crane"))))
         complete = text.startswith(begin) and text.count(_MESSAGE) == rest.count(_MESSAGE) == 1
-        if not complete or "parameters" not in begin or read.guess != "crane":
+        if not complete or "parameters" not in begin or answer.guess != "crane":
             raise ValueError(f"{_TOOLS}: this one writes a call or its result differently")
         self._before, self._after = (end + rest).split(_MESSAGE)
 

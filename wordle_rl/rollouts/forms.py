@@ -143,15 +143,15 @@ def check_room(
         return len(form.opening(State(clues=clues, turn=count, max_turns=turns)))
 
     prompt = prompt_after(guesses)
-    if (least := prompt + sampling.max_tokens) > max_context:
+    if (minimum := prompt + sampling.max_tokens) > max_context:
         raise ValueError(
-            f"model.max_context must be {least} or more for a prompt of {prompt} tokens after "
+            f"model.max_context must be {minimum} or more for a prompt of {prompt} tokens after "
             f"{guesses} guesses and sampling.max_tokens={sampling.max_tokens}, not {max_context}"
         )
-    whole = prompt_after(turns - 1) + len(form.chat.answer(form.write(_WORD)))
-    if whole > max_context:
+    total = prompt_after(turns - 1) + len(form.chat.answer(form.write(_WORD)))
+    if total > max_context:
         raise ValueError(
-            f"model.max_context must be {whole} or more for a game of {turns} guesses, not "
+            f"model.max_context must be {total} or more for a game of {turns} guesses, not "
             f"{max_context}, or games would be cut off and lost"
         )
 

@@ -60,15 +60,15 @@ class History:
         ]
         live = list(range(len(secrets)))
         for guesses in range(self.most):
-            wanting, live = [i for i in live if depths[i] > guesses], []
+            queue, live = [i for i in live if depths[i] > guesses], []
             numbers = draws.uniforms(groups, 1 + guesses, _ATTEMPTS)
             for attempt in range(_ATTEMPTS):
                 player = self.player if attempt < _ATTEMPTS // 2 else self.stand_in
-                drawn = player.answer([states[i] for i in wanting], numbers[wanting, attempt])
-                pairs, wanting = list(zip(wanting, drawn, strict=True)), []
+                words = player.answer([states[i] for i in queue], numbers[queue, attempt])
+                pairs, queue = list(zip(queue, words, strict=True)), []
                 for i, guess in pairs:
                     if guess == secrets[i]:
-                        wanting.append(i)
+                        queue.append(i)
                         continue
                     clue = Clue(guess, feedback_code(guess, secrets[i]))
                     states[i] = State((*states[i].clues, clue), guesses + 1, max_turns)
@@ -85,6 +85,6 @@ def fixed_states(
     """
     if history is None:
         return (State(max_turns=max_turns),) * len(secrets)
-    given = replace(history, stream=Stream.EVALUATION_HISTORY)
-    states = given.states(secrets, range(len(secrets)), seed=seed, step=0, max_turns=max_turns)
+    source = replace(history, stream=Stream.EVALUATION_HISTORY)
+    states = source.states(secrets, range(len(secrets)), seed=seed, step=0, max_turns=max_turns)
     return tuple(states)

@@ -29,30 +29,30 @@ def play_games(step: Step, starts: Sequence[Start], *, answers: int | None = Non
     """
     recipe, teacher, size = step.recipe, step.recipe.teacher, step.recipe.rollout.num_generations
     # The start of each game, by the game's number within the step.
-    dealt = {start.group * size + i: start for start in starts for i in range(size)}
-    taught = [
+    deal = {start.group * size + i: start for start in starts for i in range(size)}
+    teacher_numbers = [
         number
-        for number, start in dealt.items()
+        for number, start in deal.items()
         if teacher is not None and not teacher.leaves(start.group)
     ]
-    own = sorted({*dealt} - {*taught})
-    player = build_player(step) if own else None
-    games = dict(zip(dealt, begin_games(dealt.values(), recipe.words, recipe.rules), strict=True))
+    policy_numbers = sorted({*deal} - {*teacher_numbers})
+    player = build_player(step) if policy_numbers else None
+    games = dict(zip(deal, begin_games(deal.values(), recipe.words, recipe.rules), strict=True))
     play_some = partial(play, answers=answers, watch=lambda _: step.check())
     talks: dict[int, list[Talk]] = {}
     if player is not None:
         with step.policy.timers("game"):
-            play_some(player, [games[number] for number in own], own)
+            play_some(player, [games[number] for number in policy_numbers], policy_numbers)
         talks = player.talks
     if teacher is not None:
-        scripted = ScriptedPlayer(**vars(teacher), draws=Draws(seed=recipe.seed, step=step.number))
+        actor = ScriptedPlayer(**vars(teacher), draws=Draws(seed=recipe.seed, step=step.number))
         with step.policy.timers("teacher"):
-            play_some(scripted, [games[number] for number in taught], taught)
+            play_some(actor, [games[number] for number in teacher_numbers], teacher_numbers)
         # A lesson has every token of an answer, also where a grammar left no choice.
-        for number in games if recipe.sampling.grammar else taught:
-            talks[number] = scripted_talks(games[number], step.form, scripted.slipped[number])
+        for number in games if recipe.sampling.grammar else teacher_numbers:
+            talks[number] = scripted_talks(games[number], step.form, actor.slipped[number])
     return [
-        Rollout(game=game, group=dealt[number].group, talks=talks.get(number, []))
+        Rollout(game=game, group=deal[number].group, talks=talks.get(number, []))
         for number, game in games.items()
     ]
 
@@ -98,11 +98,11 @@ def play_best_of(step: Step, starts: Sequence[Start]) -> list[Rollout]:
                 numbers = range(starts[i].group * size, (starts[i].group + 1) * size)
                 groups[i] = {number: replace(games[i], turns=[]) for number in numbers}
                 player.talks.update({number: [talk.as_prompt()] for number in numbers})
-            player.answer({n: game for drawn in groups.values() for n, game in drawn.items()}, turn)
-            for i, drawn in groups.items():
-                chosen = choose_guess(recipe, drawn, player.talks)
-                play_drawn(games[i], drawn[chosen])
-                talks[i] = player.talks[chosen][-1].as_prompt()
+            player.answer({n: game for batch in groups.values() for n, game in batch.items()}, turn)
+            for i, candidates in groups.items():
+                choice = choose_guess(recipe, candidates, player.talks)
+                play_drawn(games[i], candidates[choice])
+                talks[i] = player.talks[choice][-1].as_prompt()
                 group = starts[i].group + turn * recipe.rollout.groups
                 rollouts[i] += [
                     Rollout(
@@ -110,18 +110,18 @@ def play_best_of(step: Step, starts: Sequence[Start]) -> list[Rollout]:
                         group=group,
                         talks=list(player.talks[number]),
                         within=games[i],
-                        taken=number == chosen,
+                        taken=number == choice,
                     )
-                    for number, candidate in drawn.items()
+                    for number, candidate in candidates.items()
                 ]
-    return [rollout for mine in rollouts for rollout in mine]
+    return [rollout for part in rollouts for rollout in part]
 
 
 def play_drawn(game: Game, drawn: Game) -> None:
     """Play the one guess of another game, which began in the same state."""
-    [said] = drawn.turns
+    [turn] = drawn.turns
     game.play(
-        said.guess, text=said.text, thought=said.thought, reason=said.reason, tokens=said.tokens
+        turn.guess, text=turn.text, thought=turn.thought, reason=turn.reason, tokens=turn.tokens
     )
     game.context_full = drawn.context_full
 

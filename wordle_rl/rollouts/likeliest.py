@@ -73,17 +73,17 @@ class Search:
             ids = (*beginning.ids, token)
             word, stop, after = None, None, None
             if place is not None:
-                below = place.after(token)
-                if isinstance(below, str):
-                    word, stop = below, StopReason.STOP_TOKEN
+                child = place.after(token)
+                if isinstance(child, str):
+                    word, stop = child, StopReason.STOP_TOKEN
                 else:
-                    after = below
+                    after = child
             elif token in self.stop_ids:
                 stop = StopReason.STOP_TOKEN
             elif len(ids) >= self.most:
                 stop = StopReason.TOKEN_LIMIT
-            told = (*beginning.logprobs, float(logprobs[token]))
-            self.add(Beginning(after, ids, told, word, stop))
+            scores = (*beginning.logprobs, float(logprobs[token]))
+            self.add(Beginning(after, ids, scores, word, stop))
 
     def is_certain(self, count: int = 1) -> bool:
         """Whether no other answer can be among the `count` likeliest."""
@@ -116,12 +116,12 @@ def complete_likeliest(
             search = Search(stop_ids, min(max_tokens, engine.max_context - len(ids)), beams)
             search.add(Beginning(place))
             searches[ids, place] = search
-    while running := {key: s for key, s in searches.items() if not s.is_certain()}:
-        block = [(k, s, b) for k, s in running.items() for b in s.take(beams)]
+    while open_searches := {key: s for key, s in searches.items() if not s.is_certain()}:
+        block = [(k, s, b) for k, s in open_searches.items() for b in s.take(beams)]
         logprobs = engine.next_logprobs([(*ids, *b.ids) for (ids, _), _, b in block])
         for (_, search, beginning), row in zip(block, logprobs, strict=True):
             search.grow(beginning, row)
-        for search in running.values():
+        for search in open_searches.values():
             search.keep(beams)
     best = [max(searches[key].found, key=lambda answer: answer.logprob) for key in keys]
     return [

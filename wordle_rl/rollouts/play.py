@@ -81,10 +81,10 @@ def open_with(word: str, text: str, player: Actor) -> Actor:
     """A player whose first guess on an empty board is a given word. text: the whole answer."""
 
     def act(games: Mapping[int, Game], turn: int) -> None:
-        new = {i: game for i, game in games.items() if not (game.turns or game.state.clues)}
-        for game in new.values():
+        openings = {i: game for i, game in games.items() if not (game.turns or game.state.clues)}
+        for game in openings.values():
             game.play(word, text=text)
-        if rest := {i: game for i, game in games.items() if i not in new}:
+        if rest := {i: game for i, game in games.items() if i not in openings}:
             player(rest, turn)
 
     return act
@@ -107,20 +107,20 @@ class Portions:
 
         size: games of each start. most: games side by side, None for all. One start is never split.
         """
-        done: list[T] = []
+        results: list[T] = []
         first = 0
         while first < len(starts):
             limit = min(n for n in (self._limit, most, len(starts) * size) if n is not None)
             part = starts[first : first + max(limit // size, 1)]
             try:
-                done += work(part)
+                results += work(part)
                 first += len(part)
             except (RuntimeError, MemoryError) as error:
                 if len(part) == 1 or not ran_out_of_memory(error):
                     raise
                 self._limit = (len(part) + 1) // 2 * size
                 print(f"out of memory: now rollout.games_at_once={self._limit}", flush=True)
-        return done
+        return results
 
 
 @dataclass(kw_only=True)
@@ -141,12 +141,12 @@ class ModelPlayer:
     def __call__(self, games: Mapping[int, Game], turn: int) -> None:
         """Hear and answer once in each game. turn: answers before this one."""
         for number, game in games.items():
-            mine = self.talks.setdefault(number, [])
-            talk = hear(self.form, game, mine[-1] if mine else None, self.engine.max_context)
+            talks = self.talks.setdefault(number, [])
+            talk = hear(self.form, game, talks[-1] if talks else None, self.engine.max_context)
             if talk is None:
                 game.forfeit(context_full=True)
-            elif not mine or talk is not mine[-1]:
-                mine.append(talk)
+            elif not talks or talk is not talks[-1]:
+                talks.append(talk)
         self.answer({i: g for i, g in games.items() if g.status is GameStatus.PLAYING}, turn)
 
     def answer(self, games: Mapping[int, Game], turn: int) -> None:
@@ -159,21 +159,21 @@ class ModelPlayer:
         if self.decoder is not None:
             states = [game.state for game in games.values()]
             answers = list_answers(self.form, self.decoder.words)
-            begun = {s: answers.begin(self.decoder.choices(s)) for s in dict.fromkeys(states)}
-            grammar = [begun[state] for state in states]
-        asked = [talk.ids for talk in talks]
+            nodes = {s: answers.begin(self.decoder.choices(s)) for s in dict.fromkeys(states)}
+            grammar = [nodes[state] for state in states]
+        prompts = [talk.ids for talk in talks]
         if self.sampling.beams > 1 and self.sampling.temperature == 0.0:
-            drawn = complete_likeliest(
+            completions = complete_likeliest(
                 self.engine,
-                asked,
+                prompts,
                 grammar,
                 beams=self.sampling.beams,
                 max_tokens=self.sampling.max_tokens,
                 stop_ids=self.form.chat.tokenizer.stop_ids,
             )
         else:
-            drawn = self.engine.complete(asked, self.sampling, uniforms, grammar)
-        for game, talk, answer in zip(games.values(), talks, drawn, strict=True):
+            completions = self.engine.complete(prompts, self.sampling, uniforms, grammar)
+        for game, talk, answer in zip(games.values(), talks, completions, strict=True):
             talk.answer(answer.ids, len(game.turns), answer.logprobs, choices=answer.choices)
             game.context_full |= answer.stop is StopReason.CONTEXT_FULL
             say(self.form, game, answer.ids, complete=answer.stop is StopReason.STOP_TOKEN)

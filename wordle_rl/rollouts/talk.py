@@ -51,21 +51,21 @@ class Talk:
         self._add(ids, turn, logprobs or [0.0] * len(ids), trained=trained)
         if choices:
             self.choices[-len(ids) :] = choices
-            self.trained[-len(ids) :] = [trained and len(some) > 1 for some in choices]
+            self.trained[-len(ids) :] = [trained and len(tokens) > 1 for tokens in choices]
 
     def train_forced(self) -> None:
         """Train the tokens, too, that were a grammar's only choice. Their log-probability is 0.
 
         Only the semantic loss reads them: they have no advantage and count in no mean.
         """
-        learnt = zip(self.trained, self.choices, strict=True)
-        self.trained = [trained or some is not None for trained, some in learnt]
+        pairs = zip(self.trained, self.choices, strict=True)
+        self.trained = [trained or tokens is not None for trained, tokens in pairs]
 
     @property
     def drawn(self) -> list[bool]:
         """The trained tokens but for those that were a grammar's only choice."""
-        learnt = zip(self.trained, self.choices, strict=True)
-        return [trained and (some is None or len(some) > 1) for trained, some in learnt]
+        pairs = zip(self.trained, self.choices, strict=True)
+        return [trained and (tokens is None or len(tokens) > 1) for trained, tokens in pairs]
 
     def _add(self, ids: list[int], turn: int, logprobs: list[float], *, trained: bool) -> None:
         self.ids += ids

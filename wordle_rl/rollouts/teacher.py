@@ -40,14 +40,14 @@ class ScriptedPlayer(TeacherSettings):
     slipped: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def __call__(self, games: Mapping[int, Game], turn: int) -> None:
-        which, slip = self.draws.uniforms(list(games), turn, 2).T
+        uniforms, slip = self.draws.uniforms(list(games), turn, 2).T
         states = [game.state for game in games.values()]
-        words = self.player.answer(states, which)
+        words = self.player.answer(states, uniforms)
         if self.mistakes is not None:
-            instead = self.mistakes.answer(states, which)
+            mistakes = self.mistakes.answer(states, uniforms)
             for i, number in enumerate(games):
                 if slip[i] < self.slips:
-                    words[i] = instead[i]
+                    words[i] = mistakes[i]
                     self.slipped[number].add(turn)
         for game, word in zip(games.values(), words, strict=True):
             game.play(word, text=guess_text(word))

@@ -27,9 +27,9 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import TRAIN, command
 
 MANIFEST = "checkpoint.json"
-_KEPT = 2  # newest checkpoints, beside the best one
+_NEWEST = 2  # newest checkpoints, beside the best one
 _STEP = re.compile(r"step_(\d{6,})")
-_TEMPORARY = ".tmp_"  # left behind by a killed process, removed on start
+_TEMP_PREFIX = ".tmp_"  # left behind by a killed process, removed on start
 
 
 class CheckpointError(FolderError):
@@ -46,8 +46,8 @@ class CheckpointStore:
         self.folder = Path(folder)
         if not read_only:
             self.folder.mkdir(parents=True, exist_ok=True)
-            for left in self.folder.glob(f"{_TEMPORARY}step_*"):
-                shutil.rmtree(left)
+            for path in self.folder.glob(f"{_TEMP_PREFIX}step_*"):
+                shutil.rmtree(path)
 
     def save(self, step: int, write: Callable[[Path], None]) -> Path:
         """Write a checkpoint. write: fills an empty folder.
@@ -56,17 +56,17 @@ class CheckpointStore:
         one. When write or the disk fails, all checkpoints are unchanged and nothing else is left.
         """
         target = self._of_step(step)
-        temporary = self._beside(target)
-        temporary.mkdir()
+        temp = self._beside(target)
+        temp.mkdir()
         try:
-            write(temporary)
-            _seal(temporary, step)
+            write(temp)
+            _seal(temp, step)
             for path in self._newest_first():
                 if step_of(path) >= step:
                     self._remove(path)
-            temporary.rename(target)
+            temp.rename(target)
         except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
+            shutil.rmtree(temp, ignore_errors=True)
             raise
         sync_folder(self.folder)
         self._prune()
@@ -74,22 +74,22 @@ class CheckpointStore:
 
     def verify(self, path: Path) -> Path:
         """Compare a checkpoint's files with its list. Raises ConfigError naming the wrong one."""
-        listed = path / MANIFEST
+        file = path / MANIFEST
         if not path.is_dir():
             raise CheckpointError(f"{path}: no such checkpoint")
-        manifest = read_object(listed)
-        check_all_entries(listed, manifest, {"step": int, "files": dict[str, dict]})
+        manifest = read_object(file)
+        check_all_entries(file, manifest, {"step": int, "files": dict[str, dict]})
         if _STEP.fullmatch(path.name) and manifest["step"] != step_of(path):
-            raise CheckpointError(f"{listed}: is about step {manifest['step']}")
-        for name, expected in manifest["files"].items():
+            raise CheckpointError(f"{file}: is about step {manifest['step']}")
+        for name, entry in manifest["files"].items():
             try:
-                found = _fingerprint(path / name)
+                digest = _fingerprint(path / name)
             except (OSError, ValueError) as error:  # ValueError: a name that no file can have
                 raise CheckpointError(f"{path / name}: cannot be read ({error})") from None
-            if found != expected:
+            if digest != entry:
                 raise CheckpointError(
-                    f"{path / name}: its bytes changed since they were written ({found['bytes']} "
-                    f"bytes, {expected.get('bytes')} expected)"
+                    f"{path / name}: its bytes changed since they were written ({digest['bytes']} "
+                    f"bytes, {entry.get('bytes')} expected)"
                 )
         return path
 
@@ -115,14 +115,14 @@ class CheckpointStore:
     def load_best(self) -> Path | None:
         """The checkpoint marked as best; if that is lost, load_latest() with a warning."""
         try:
-            if (marked := self.best()) is None:
+            if (path := self.best()) is None:
                 raise CheckpointError(f"{self.folder / 'best'}: names no checkpoint that is there")
-            return self.verify(marked)
+            return self.verify(path)
         except ConfigError as error:
-            newest = self.load_latest()
-            if newest is not None:
-                warnings.warn(f"{error}; {newest.name} takes its place", stacklevel=2)
-            return newest
+            fallback = self.load_latest()
+            if fallback is not None:
+                warnings.warn(f"{error}; {fallback.name} takes its place", stacklevel=2)
+            return fallback
 
     def load_named(self, name: str, option: str) -> Path:
         """The checkpoint best, last or start, and no other one in its place.
@@ -173,21 +173,21 @@ class CheckpointStore:
 
     def _prune(self) -> None:
         best = self.best()
-        for path in self._newest_first()[_KEPT:]:
+        for path in self._newest_first()[_NEWEST:]:
             if path != best:
                 self._remove(path)
 
     def _remove(self, path: Path) -> None:
         # Renamed first, so that a kill cannot leave half a checkpoint under its name.
-        doomed = self._beside(path)
-        path.rename(doomed)
-        shutil.rmtree(doomed)
+        temp = self._beside(path)
+        path.rename(temp)
+        shutil.rmtree(temp)
 
     def _of_step(self, step: int) -> Path:
         return self.folder / f"step_{step:06d}"
 
     def _beside(self, path: Path) -> Path:
-        return self.folder / f"{_TEMPORARY}{path.name}-{secrets.token_hex(4)}"
+        return self.folder / f"{_TEMP_PREFIX}{path.name}-{secrets.token_hex(4)}"
 
 
 def step_of(path: Path) -> int:
@@ -197,14 +197,14 @@ def step_of(path: Path) -> int:
 
 def _seal(folder: Path, step: int) -> None:
     """Flush every file to disk and list it with its size and hash."""
-    inside = sorted(folder.rglob("*"))
+    paths = sorted(folder.rglob("*"))
     files = {
         path.relative_to(folder).as_posix(): _fingerprint(path, flush=True)
-        for path in inside
+        for path in paths
         if not path.is_dir()
     }
     write_json(folder / MANIFEST, {"step": step, "files": files})
-    for path in reversed([folder, *(path for path in inside if path.is_dir())]):
+    for path in reversed([folder, *(path for path in paths if path.is_dir())]):
         sync_folder(path)
 
 

@@ -20,7 +20,7 @@ from wordle_rl.runs.paths import CONF, CONFIG_DIR, ROOT, quote
 
 CONFIG = "config.yaml"  # the resolved config in a run folder
 # Keys of other programs, or of Hydra, whose work this program does by another one.
-_MEANT: dict[str, str | None] = {
+_HINTS: dict[str, str | None] = {
     **dict.fromkeys(("learning_rate", "optim.learning_rate"), "optim.lr"),
     "batch_size": "rollout.groups, which num_generations multiplies",
     **dict.fromkeys(("device", "backend.device"), "backend.accelerator"),
@@ -31,7 +31,7 @@ _MEANT: dict[str, str | None] = {
     **dict.fromkeys(("hydra.sweeper", "hydra.searchpath")),  # the only ones with an effect
     "hydra": "output_dir, name or hydra.sweeper.folder, as Hydra's own have no effect",
 }
-_MEANT_VALUES = {
+_VALUE_HINTS = {
     **dict.fromkeys(
         ("backend.accelerator=gpu", "backend.accelerator=tpu"),
         "backend.accelerator=cuda for an NVIDIA GPU, and mps for a Mac's",
@@ -39,9 +39,9 @@ _MEANT_VALUES = {
 }
 _NUMBER = "num_generations"  # a group whose options are numbers
 _FOR_ANY = ("study",)  # experiments for models of every kind
-_PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # names of options, separated by commas in a sweep
+_PLAIN_TEXT = re.compile(r"[^\s'\"()\[\]{}]*")  # names of options, separated by commas in a sweep
 _FOLDER = re.compile(r"(?:^|\0)(?:--config-dir|-cd)[=\0]([^\0]+)")  # among arguments
-_OWN = re.compile(r"""\b(?:_target_|player)['"]?\s*[:=]\s*['"]?(\w+(?:\.\w+)+)""")
+_TARGET = re.compile(r"""\b(?:_target_|player)['"]?\s*[:=]\s*['"]?(\w+(?:\.\w+)+)""")
 _NAME = re.compile(r"(?!(?:null|true|false|nan|inf)$)[a-z./][\w./-]*", re.IGNORECASE | re.ASCII)
 _CHOICE = re.compile(r"\w+\(")  # of a study, such as choice(mini, tiny)
 
@@ -91,21 +91,21 @@ def list_brought(group: str, option: str | None) -> dict[str, str]:
 def _read_brought(repository: Any, group: str, path: str) -> dict[str, str]:
     from omegaconf import OmegaConf
 
-    if (loaded := repository.load_config(path)) is None:
+    if (result := repository.load_config(path)) is None:
         return {}
-    found: dict[str, str] = {}
-    for entry in loaded.defaults_list:
+    settings: dict[str, str] = {}
+    for entry in result.defaults_list:
         if entry.is_override():
-            found[entry.group.lstrip("/")] = str(entry.value)
+            settings[entry.group.lstrip("/")] = str(entry.value)
         elif hasattr(entry, "group"):
-            found[f"{entry.group.lstrip('/')}@{group}.{entry.package}"] = str(entry.value)
+            settings[f"{entry.group.lstrip('/')}@{group}.{entry.package}"] = str(entry.value)
         elif not entry.is_self():
             base = entry.path.lstrip("/")
             path = base if entry.path.startswith("/") else f"{group}/{base}"
-            found |= _read_brought(repository, group, path)
-    head = "" if loaded.header["package"] == "_global_" else f"{group}."
-    node: Any = OmegaConf.to_container(loaded.config)
-    return found | flatten(node, head)
+            settings |= _read_brought(repository, group, path)
+    head = "" if result.header["package"] == "_global_" else f"{group}."
+    node: Any = OmegaConf.to_container(result.config)
+    return settings | flatten(node, head)
 
 
 def admit_own(arguments: Sequence[str]) -> None:
@@ -114,9 +114,9 @@ def admit_own(arguments: Sequence[str]) -> None:
     Names stand behind `_target_` and player=, in arguments, too. A run's config cannot bring more.
     Started processes, and Hydra's options, find the folder in WORDLE_RL_CONFIG_DIR.
     """
-    given = "\0".join(arguments)
-    found = _FOLDER.search(given)
-    folder, texts = found[1] if found else os.environ.get(CONFIG_DIR), [given]
+    line = "\0".join(arguments)
+    match = _FOLDER.search(line)
+    folder, texts = match[1] if match else os.environ.get(CONFIG_DIR), [line]
     names = {*os.environ.get(NAMED, "").split()}
     if folder:
         place = Path(folder).absolute()
@@ -127,7 +127,7 @@ def admit_own(arguments: Sequence[str]) -> None:
         # Not deeper, where run folders may be.
         texts += [read_text(file) for file in place.glob("*/*.yaml")]
         names |= {f"{file.stem}.*" for file in place.glob("*.py")}
-    names |= {name for text in texts for name in _OWN.findall(text)}
+    names |= {name for text in texts for name in _TARGET.findall(text)}
     os.environ[NAMED] = " ".join(sorted(n for n in names if not n.startswith(PACKAGE)))
 
 
@@ -146,35 +146,35 @@ def expand(arguments: Sequence[str]) -> list[str]:
     Raises ConfigError for what would not do what it seems to ask. The options that no file holds
     are made by hydra_plugins/wordle_rl_options.py.
     """
-    given = [quoted(argument) for argument in arguments]
-    said = _by_key(given)
+    words = [quoted(argument) for argument in arguments]
+    values = _by_key(words)
     for argument in arguments:
         if argument[:1] == "~" and argument[1:] in list_groups():
             raise ConfigError(f"{argument[1:]} must be given, and {argument} would take it out")
-    _refuse_foreign(said)
-    run = said.get("init_from", "null")
-    if run in ("null", "") or said.get("resume", "null") != "null":
-        return given
+    _refuse_foreign(values)
+    run = values.get("init_from", "null")
+    if run in ("null", "") or values.get("resume", "null") != "null":
+        return words
     for key in ("model", "model.path", "model.shape", "model.name"):
-        if key in said:
+        if key in values:
             raise ConfigError(f"{key} and init_from exclude each other: a run has its own model")
-    if "output_dir" in said and (run == LATEST or run.isdecimal()):
-        found = find_finished("init_from", run, ROOT / said["output_dir"]).path
-        given = [word for word in given if not word.startswith("init_from=")]
-        given.append(f"init_from={quote(str(found))}")
-    if "trainer.steps" in said and "trainer.epochs" not in said:
-        given.append("trainer.epochs=null")  # the run may have had some
-    return given
+    if "output_dir" in values and (run == LATEST or run.isdecimal()):
+        path = find_finished("init_from", run, ROOT / values["output_dir"]).path
+        words = [word for word in words if not word.startswith("init_from=")]
+        words.append(f"init_from={quote(str(path))}")
+    if "trainer.steps" in values and "trainer.epochs" not in values:
+        words.append("trainer.epochs=null")  # the run may have had some
+    return words
 
 
-def _refuse_foreign(said: Mapping[str, str]) -> None:
+def _refuse_foreign(values: Mapping[str, str]) -> None:
     """Raise ConfigError for keys and values of other programs, and name ours."""
-    for key, value in said.items():
+    for key, value in values.items():
         names = (key, ".".join(key.split(".")[:2]), key.split(".")[0])
-        if meant := next((_MEANT[name] for name in names if name in _MEANT), None):
-            raise ConfigError(f"{key}: the setting for this is {meant.format(value)}, see --help")
-        if meant := _MEANT_VALUES.get(f"{key}={value}"):
-            raise ConfigError(f"{key}={value}: the setting for this is {meant}")
+        if hint := next((_HINTS[name] for name in names if name in _HINTS), None):
+            raise ConfigError(f"{key}: the setting for this is {hint.format(value)}, see --help")
+        if hint := _VALUE_HINTS.get(f"{key}={value}"):
+            raise ConfigError(f"{key}={value}: the setting for this is {hint}")
 
 
 def check_choices(hydra: Any, cfg: Any) -> None:
@@ -192,13 +192,13 @@ def check_choices(hydra: Any, cfg: Any) -> None:
         return
     if experiment is not None and experiment not in _FOR_ANY:
         loader = GlobalHydra.instance().config_loader()
-        alone = loader.compute_defaults_list("config", [f"experiment='{experiment}'"], RunMode.RUN)
-        meant = str(alone.overrides.known_choices["model"])
-        suits = f"small models such as {meant}; imitate, reinforce and reinforce_words are for"
-        if not _is_small(meant):
-            suits = "a pretrained model, such as model=smollm2 or a hub name, and not for"
-        if _is_small(option) != _is_small(meant):
-            raise ConfigError(f"experiment={experiment} is made for {suits} model={option}")
+        result = loader.compute_defaults_list("config", [f"experiment='{experiment}'"], RunMode.RUN)
+        model = str(result.overrides.known_choices["model"])
+        scope = f"small models such as {model}; imitate, reinforce and reinforce_words are for"
+        if not _is_small(model):
+            scope = "a pretrained model, such as model=smollm2 or a hub name, and not for"
+        if _is_small(option) != _is_small(model):
+            raise ConfigError(f"experiment={experiment} is made for {scope} model={option}")
     path = OmegaConf.select(cfg, "model.path")
     if _is_small(option) and cfg.get("resume") is None and not _is_ours(str(path)):
         raise ConfigError(
@@ -238,8 +238,8 @@ def find_model(setting: str, name: str, outputs: Path) -> str:
 
 def _by_key(arguments: Sequence[str]) -> dict[str, str]:
     """The values of arguments by their keys, without quotes."""
-    split = (argument.partition("=") for argument in arguments)
-    return {key.lstrip("+~"): value.strip("'") for key, _, value in split}
+    parts = (argument.partition("=") for argument in arguments)
+    return {key.lstrip("+~"): value.strip("'") for key, _, value in parts}
 
 
 def _is_ours(path: str) -> bool:
@@ -297,14 +297,14 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Every single value of nested mappings by its dotted key, as a command line writes it."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for name, value in config.items():
         if isinstance(value, Mapping) and value:
-            found |= flatten(value, f"{prefix}{name}.")
+            values |= flatten(value, f"{prefix}{name}.")
         else:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            found[f"{prefix}{name}"] = text
-    return found
+            values[f"{prefix}{name}"] = text
+    return values
 
 
 def quoted(argument: str) -> str:
@@ -313,21 +313,21 @@ def quoted(argument: str) -> str:
     That applies to options of a group, and to values with non-ASCII letters, such as paths.
     """
     key, equals, value = argument.partition("=")
-    bare = value.strip("'\"")
+    text = value.strip("'\"")
     if key.lstrip("+") == _NUMBER and equals and "," not in value:
-        return f"{_NUMBER}='{bare}'"
-    if key in ("data", "data.path", "data.split") and equals and bare not in ("", "none", "null"):
-        return f"{key}={quote(bare)}"  # a file's name may hold anything, and a slice has brackets
+        return f"{_NUMBER}='{text}'"
+    if key in ("data", "data.path", "data.split") and equals and text not in ("", "none", "null"):
+        return f"{key}={quote(text)}"  # a file's name may hold anything, and a slice has brackets
     if key == "data" and equals:
         return "data=none"
-    if key in ("model", "init_from") and bare not in ("", "null") and not _CHOICE.match(value):
-        paths = map(os.path.expanduser, bare.split(","))
+    if key in ("model", "init_from") and text not in ("", "null") and not _CHOICE.match(value):
+        paths = map(os.path.expanduser, text.split(","))
         return f"{key}=" + ",".join(p if _NAME.fullmatch(p) else quote(p) for p in paths)
-    if not value.isascii() and _PLAIN.fullmatch(value) and not {",", "\\"} & set(value):
+    if not value.isascii() and _PLAIN_TEXT.fullmatch(value) and not {",", "\\"} & set(value):
         return f"{key}='{value}'"
     if not equals or not key or "/" in key or not (CONF / key).is_dir():
         return argument
-    if _PLAIN.fullmatch(value):
+    if _PLAIN_TEXT.fullmatch(value):
         options = (o if _NAME.fullmatch(o) else f"'{o}'" for o in value.split(","))
         return f"{key}=" + ",".join(options)
     return f"{key}='{value}'" if value[0] in "[{" and "'" not in value else argument

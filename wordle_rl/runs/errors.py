@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from wordle_rl.runs.paths import CONF, INSTALLED, ROOT, TRAIN, shorten
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no room, above a quota, above ulimit -f
+_FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no room, above a quota, above ulimit -f
 _RUST = re.compile(r"\(os error (\d+)\)")  # how safetensors and tokenizers say it
 _EXTRAS = {  # library: the extra that installs it
     **dict.fromkeys(("mlx", "mlx_lm"), "mlx"),
@@ -51,9 +51,9 @@ def fail(message: str, code: int = 2) -> NoReturn:
 
 def _name_as_typed(message: str) -> str:
     """Call a setting that takes its value from another one as the command line does."""
-    typed = {argument.partition("=")[0].lstrip("+") for argument in sys.argv[1:]}
+    keys = {argument.partition("=")[0].lstrip("+") for argument in sys.argv[1:]}
     for key, source in _FOLLOWS.items():
-        if source in typed and key not in typed:
+        if source in keys and key not in keys:
             message = re.sub(rf"\b{re.escape(key)}\b", source, message)
     return message
 
@@ -117,9 +117,9 @@ def full_disk(error: BaseException) -> str | None:
     """The system's words for a full disk when the error or one of its causes is one; else None."""
     for cause in _causes(error):
         number = cause.errno if isinstance(cause, OSError) else None
-        if found := _RUST.search(str(cause)):
-            number = int(found[1])
-        if number in _FULL:
+        if match := _RUST.search(str(cause)):
+            number = int(match[1])
+        if number in _FULL_DISK:
             return os.strerror(number)
     return None
 
@@ -139,12 +139,12 @@ def missing(error: ImportError) -> str | None:
 def advice(library: str) -> str:
     """One line of advice for a library that is not installed."""
     extra = _EXTRAS.get(library)
-    made = ROOT / ".venv"  # by make demo
-    other = Path(sys.prefix).resolve() != made.resolve()
-    if extra is None and other and (made / "bin" / "python").exists():
+    venv = ROOT / ".venv"  # by make demo
+    other = Path(sys.prefix).resolve() != venv.resolve()
+    if extra is None and other and (venv / "bin" / "python").exists():
         return (
             f"{library} is not installed for {sys.executable}, but the project has an environment: "
-            f"source {shlex.quote(str(shorten(made)))}/bin/activate"
+            f"source {shlex.quote(str(shorten(venv)))}/bin/activate"
         )
     return f"{library} is not installed: {install_command(extra)}"
 
@@ -152,8 +152,8 @@ def advice(library: str) -> str:
 def install_command(extra: str | None = None) -> str:
     """How to install the package, with one of its extras, for the Python that runs."""
     options, package = ("", "wordle-grpo") if INSTALLED else ("-c constraints.txt -e ", ".")
-    wanted = f"'{package}[{extra}]'" if extra else package
-    return f"{shlex.quote(sys.executable)} -m pip install {options}{wanted}"
+    requirement = f"'{package}[{extra}]'" if extra else package
+    return f"{shlex.quote(sys.executable)} -m pip install {options}{requirement}"
 
 
 # -- Hydra ----------------------------------------------------------------------------------------
@@ -173,57 +173,57 @@ def describe_hydra_error(error: Exception) -> str:
     if isinstance(error, MissingConfigException) and error.options and error.missing_cfg_file:
         group, _, option = error.missing_cfg_file.rpartition("/")
         options = sorted(error.options)
-        near = "".join(f"; did you mean {name}?" for name in _near(option, options, 0.6))
+        hint = "".join(f"; did you mean {name}?" for name in _near(option, options, 0.6))
         if group == "model":
-            near += "; it may be a hub name such as Qwen/Qwen3-0.6B, or a folder, too"
+            hint += "; it may be a hub name such as Qwen/Qwen3-0.6B, or a folder, too"
         if group == "num_generations":
-            near = "; it may be any other whole number, too"
-        return f"{group} must be one of {', '.join(options)}, not {option!r}{near}"
+            hint = "; it may be any other whole number, too"
+        return f"{group} must be one of {', '.join(options)}, not {option!r}{hint}"
     if isinstance(cause, ConfigAttributeError | ConfigKeyError) and cause.full_key:
         return _describe_unknown_key(cause.full_key, cause.parent_node)
-    if found := re.match(r"Ambiguous value for argument '(\S+=\d+),(0\d+)'\n", str(error)):
-        return f"{found[1]},{found[2]}: write {found[1]}.{found[2]}, as a comma separates values"
-    if found := re.match("Ambiguous value for argument '(.*)'\n", str(error)):
-        return f"{found[1]}: give one value, or compare several in a study: {TRAIN} -m {found[1]}"
-    if found := re.match(r"You must specify '(\w+)'", str(error)):
-        return f"{found[1]} must be given: {found[1]}=<option, hub name or folder>, see --help"
-    if found := re.match("Could not override '(.*)'. No match in the defaults list", str(error)):
-        return f"there is no choice {found[1]} in this command, see --help"
+    if match := re.match(r"Ambiguous value for argument '(\S+=\d+),(0\d+)'\n", str(error)):
+        return f"{match[1]},{match[2]}: write {match[1]}.{match[2]}, as a comma separates values"
+    if match := re.match("Ambiguous value for argument '(.*)'\n", str(error)):
+        return f"{match[1]}: give one value, or compare several in a study: {TRAIN} -m {match[1]}"
+    if match := re.match(r"You must specify '(\w+)'", str(error)):
+        return f"{match[1]} must be given: {match[1]}=<option, hub name or folder>, see --help"
+    if match := re.match("Could not override '(.*)'. No match in the defaults list", str(error)):
+        return f"there is no choice {match[1]} in this command, see --help"
     return re.sub(r"To append to .*|full_key: \S+|object_type=\S+", "", f"{error} {cause or ''}")
 
 
 def _describe_unknown_key(key: str, node: Any) -> str:
     """node: the group of settings that lacks the key, or None."""
     group, _, name = key.rpartition(".")
-    there = [str(k) for k in node or {} if k not in ("hydra", "_target_")]
+    keys = [str(k) for k in node or {} if k not in ("hydra", "_target_")]
     if group == "model.lora":
         return (
             f"there is no setting {key} where {group} is null: 'model.lora={{rank: 16, alpha: 32}}'"
         )
-    if not there:
+    if not keys:
         return f"there is no setting {key}: {group} is a single value"
-    every = {"experiment": "experiment", "sweep": "sweep"}  # not kept in the composed config
+    paths = {"experiment": "experiment", "sweep": "sweep"}  # not kept in the composed config
     for path in _list_paths(node._get_root()):
-        every.setdefault(path.rpartition(".")[2], path)
-    meant = [f"{group}.{near}".lstrip(".") for near in _near(name, there, 0.7)]
-    meant = meant or [every[end] for end in _near(name, [*every], 0.75)]
-    told = f", did you mean {meant[0]}?" if meant else ";"
+        paths.setdefault(path.rpartition(".")[2], path)
+    matches = [f"{group}.{match}".lstrip(".") for match in _near(name, keys, 0.7)]
+    matches = matches or [paths[end] for end in _near(name, [*paths], 0.75)]
+    hint = f", did you mean {matches[0]}?" if matches else ";"
     files = sorted((CONF / group).glob("*.yaml")) if group else []
-    lists = [f.stem for f in files if re.search(rf"^{re.escape(name)}:", f.read_text(), re.M)]
-    only = f"; it is for {' and '.join(f'{group}={option}' for option in lists)}" if lists else ""
-    has = f"{group or 'the config'} has {', '.join(sorted(there))}"
-    return f"there is no setting {key}{told} {has}{only}"
+    stems = [f.stem for f in files if re.search(rf"^{re.escape(name)}:", f.read_text(), re.M)]
+    note = f"; it is for {' and '.join(f'{group}={option}' for option in stems)}" if stems else ""
+    text = f"{group or 'the config'} has {', '.join(sorted(keys))}"
+    return f"there is no setting {key}{hint} {text}{note}"
 
 
-def _near(given: str, allowed: Sequence[str], likeness: float) -> list[str]:
+def _near(name: str, names: Sequence[str], likeness: float) -> list[str]:
     """The one name that was probably meant, if any."""
-    return difflib.get_close_matches(given, allowed, 1, likeness)
+    return difflib.get_close_matches(name, names, 1, likeness)
 
 
-def _list_paths(node: Any, above: str = "") -> Iterator[str]:
+def _list_paths(node: Any, prefix: str = "") -> Iterator[str]:
     """The dotted paths of all settings in a config."""
     for key in node:
-        path = f"{above}{key}"
+        path = f"{prefix}{key}"
         if key not in ("hydra", "_target_"):
             yield path
             value = node._get_node(key)

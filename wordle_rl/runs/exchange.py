@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 _PACKAGE = "wordle_rl."
-_ALLOWED = {
+_SAFE_GLOBALS = {
     ("builtins", "range"),
     ("collections", "Counter"),
     ("collections", "OrderedDict"),
@@ -37,10 +37,10 @@ def read(data: bytes) -> Any:
 
 class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _ALLOWED:
+        if (module, name) in _SAFE_GLOBALS:
             return super().find_class(module, name)
         if module.startswith(_PACKAGE) and "." not in name:
-            found = getattr(importlib.import_module(module), name, None)
-            if isinstance(found, type) and (is_dataclass(found) or issubclass(found, Enum)):
-                return found
+            cls = getattr(importlib.import_module(module), name, None)
+            if isinstance(cls, type) and (is_dataclass(cls) or issubclass(cls, Enum)):
+                return cls
         raise pickle.UnpicklingError(f"refused {module}.{name}, which no run sends or keeps")

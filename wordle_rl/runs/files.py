@@ -83,12 +83,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
             depth -= isinstance(event, yaml.CollectionEndEvent)
             if depth > _DEEPEST or isinstance(event, yaml.AliasEvent):
                 raise yaml.YAMLError(f"has an alias (*), or more than {_DEEPEST} levels")
-        found = yaml.load(text, loader) or {}
+        settings = yaml.load(text, loader) or {}
     except (yaml.YAMLError, ValueError) as error:  # such as a number of 5,000 digits
         raise FolderError(f"{path}: cannot be read as YAML ({error})") from None
-    if not isinstance(found, dict):
+    if not isinstance(settings, dict):
         raise FolderError(f"{path}: not YAML of settings")
-    return found
+    return settings
 
 
 def check_entries(place: Any, entries: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
@@ -100,8 +100,8 @@ def check_entries(place: Any, entries: Mapping[str, Any], kinds: Mapping[str, An
 
 def check_all_entries(place: Any, entries: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
     """The same, and none of them may be missing."""
-    if missing := [name for name in kinds if name not in entries]:
-        raise FolderError(f"{place}: {missing[0]} is missing")
+    if names := [name for name in kinds if name not in entries]:
+        raise FolderError(f"{place}: {names[0]} is missing")
     check_entries(place, entries, kinds)
 
 
@@ -146,15 +146,15 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace a whole file: after a crash it holds the old bytes or the new, never a mix."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(3)}.tmp")
+    temp = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(3)}.tmp")
     try:
-        with open(temporary, "xb") as file:
+        with open(temp, "xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        os.replace(temp, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        temp.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
 
@@ -180,8 +180,8 @@ def sync_folder(folder: Path) -> None:
 
 def remove_temporary_files(folder: Path) -> None:
     """Remove what killed writers left in a folder that nobody else writes to."""
-    for left in folder.glob(".*.tmp"):
-        left.unlink()
+    for file in folder.glob(".*.tmp"):
+        file.unlink()
 
 
 def render_template(file: Path, *, escape: bool = False, **found: Any) -> str:
@@ -238,9 +238,9 @@ class StepLog:
         for _, part in self._parts():
             with _open_part(part) as file:
                 yield from (record for _, record in _read_lines(file, f"{part}"))
-        packed = self._packed()
+        step = self._packed()
         for _, record in self._lines():
-            if record["step"] > packed:  # or a kill left it in both
+            if record["step"] > step:  # or a kill left it in both
                 yield record
 
     def read_on(self, begin: int, *, key: str = "") -> tuple[list[dict[str, Any]], int]:
@@ -248,12 +248,12 @@ class StepLog:
 
         Parts are not read. key: leaves out records without it, which are not decoded.
         """
-        found, end, wanted = [], begin, f'"{key}"'.encode() if key else b""
-        for line, record in self._lines(begin, wanted):
+        records, end, needle = [], begin, f'"{key}"'.encode() if key else b""
+        for line, record in self._lines(begin, needle):
             if record:
-                found.append(record)
+                records.append(record)
             end += len(line)
-        return found, end
+        return records, end
 
     def last(self) -> dict[str, Any] | None:
         """The newest record of the file; None without any. Parts are not read."""
@@ -266,17 +266,17 @@ class StepLog:
     @property
     def last_step(self) -> int:
         """The step of the newest record; -1 without any."""
-        newest, packed = self.last(), self._packed()
-        return packed if newest is None else max(packed, newest["step"])
+        record, step = self.last(), self._packed()
+        return step if record is None else max(step, record["step"])
 
     def pack(self, most: int = _PART) -> None:
         """Move all lines to a compressed part if they have more than `most` bytes.
 
         Call it between steps: no step is in two parts, or in a part and the file.
         """
-        newest = self.last()
-        if newest is not None and self.path.stat().st_size > most:
-            part = self.path.with_suffix(f".{newest['step']:06d}{self.path.suffix}.gz")
+        record = self.last()
+        if record is not None and self.path.stat().st_size > most:
+            part = self.path.with_suffix(f".{record['step']:06d}{self.path.suffix}.gz")
             write_bytes(part, gzip.compress(self.path.read_bytes(), 6, mtime=0))
             os.truncate(self.path, 0)
 
@@ -289,8 +289,8 @@ class StepLog:
                 write_bytes(self.path, lines)
                 part.unlink()
         if self.path.exists():
-            kept = ((end, one["step"]) for end, one in self._from_end() if one["step"] <= step)
-            end, newest = next(kept, (0, -1))
+            ends = ((end, one["step"]) for end, one in self._from_end() if one["step"] <= step)
+            end, newest = next(ends, (0, -1))
             os.truncate(self.path, end if newest > self._packed() else 0)
             self.sync()
 
@@ -302,9 +302,9 @@ class StepLog:
 
     def _parts(self) -> list[tuple[int, Path]]:
         """The last steps of the parts, ascending, with their files."""
-        found = self.path.parent.glob(f"{self.path.stem}.*{self.path.suffix}.gz")
+        paths = self.path.parent.glob(f"{self.path.stem}.*{self.path.suffix}.gz")
         steps = (
-            (path.name.removeprefix(f"{self.path.stem}.").split(".")[0], path) for path in found
+            (path.name.removeprefix(f"{self.path.stem}.").split(".")[0], path) for path in paths
         )
         return sorted((int(step), path) for step, path in steps if step.isdecimal())
 
@@ -312,13 +312,13 @@ class StepLog:
         """The last step of the parts; -1 without any."""
         return max((step for step, _ in self._parts()), default=-1)
 
-    def _lines(self, begin: int = 0, wanted: bytes = b"") -> Iterator[tuple[bytes, dict[str, Any]]]:
-        """Lines of the file with their records. begin: byte of the first. For wanted see below."""
+    def _lines(self, begin: int = 0, needle: bytes = b"") -> Iterator[tuple[bytes, dict[str, Any]]]:
+        """Lines of the file with their records. begin: byte of the first. For needle see below."""
         if self.path.exists():
             with open(self.path, "rb") as file:
                 file.seek(begin)
                 behind = f" behind byte {begin}" if begin else ""
-                yield from _read_lines(file, f"{self.path}", behind, wanted)
+                yield from _read_lines(file, f"{self.path}", behind, needle)
 
     def _from_end(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Records of the file, newest first, each with the byte behind its line."""
@@ -355,14 +355,14 @@ def _open_part(path: Path) -> Iterator[gzip.GzipFile]:
 
 
 def _read_lines(
-    file: BinaryIO | gzip.GzipFile, name: str, behind: str = "", wanted: bytes = b""
+    file: BinaryIO | gzip.GzipFile, name: str, behind: str = "", needle: bytes = b""
 ) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Lines with their records; wanted: {} for lines without it. Raises FolderError.
+    """Lines with their records; needle: {} for lines without it. Raises FolderError.
 
     name, behind: what an error calls the file, and where its first line begins.
     """
     for number, line in enumerate(file, 1):
-        record = _record(line) if wanted in line else {}
+        record = _record(line) if needle in line else {}
         if record is not None:
             yield line, record
         elif file.read(1):  # a torn line is forgiven when nothing follows

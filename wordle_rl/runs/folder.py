@@ -41,7 +41,7 @@ _NAME_LENGTH = 60  # characters of a run's name that its folder keeps, and of ch
 _REASON_LENGTH = 500  # characters that a manifest keeps of why a run failed
 _SETTING = re.compile(r"[+~]*([A-Za-z_][\w./@]*)=(.*)", re.S)
 # Settings that say nothing about what is learnt.
-_UNTOLD = re.compile(r"name|output_dir|resume|model|sweep|(hydra|logger|trainer[./]show).*")
+_HOUSEKEEPING = re.compile(r"name|output_dir|resume|model|sweep|(hydra|logger|trainer[./]show).*")
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,9 @@ class RunFolder:
     def set_status(self, status: str, reason: str | None = None) -> None:
         """Record "finished" or one of UNFINISHED, the time, the reason, and how long it ran."""
         manifest, now = self.manifest(), _now()
-        last = [manifest, *manifest.get("resumes", [])][-1]
-        begin, end = map(datetime.fromisoformat, (last.get("time") or manifest["started"], now))
-        last["seconds"] = (end - begin).total_seconds()
+        part = [manifest, *manifest.get("resumes", [])][-1]
+        begin, end = map(datetime.fromisoformat, (part.get("time") or manifest["started"], now))
+        part["seconds"] = (end - begin).total_seconds()
         manifest.update(status=status, status_since=now, status_reason=reason)
         self._update_manifest(**manifest)
 
@@ -207,13 +207,13 @@ def make_outputs(folder: Path) -> None:
 
 def list_runs(outputs: Path = OUTPUTS) -> list[tuple[RunFolder, dict[str, Any]]]:
     """The runs of a folder with their manifests, as they began. A run's number counts from 1."""
-    found = []
+    runs = []
     for path in outputs.glob("*/manifest.json"):
         with suppress(OSError, KeyError, TypeError, ValueError):  # of a damaged folder
             manifest = read_object(path)
-            began = datetime.fromisoformat(manifest["started"]).astimezone()
-            found.append((began, path.parent, manifest))
-    return [(RunFolder(path), manifest) for _, path, manifest in sorted(found, key=lambda r: r[:2])]
+            start = datetime.fromisoformat(manifest["started"]).astimezone()
+            runs.append((start, path.parent, manifest))
+    return [(RunFolder(path), manifest) for _, path, manifest in sorted(runs, key=lambda r: r[:2])]
 
 
 def find_run(
@@ -231,26 +231,26 @@ def find_run(
         return RunFolder.open(root / given)
     runs = list_runs(outputs)
     if given == LATEST:
-        found = [run for run in runs if not statuses or run[1].get("status") in statuses]
-        if not found:
+        matches = [run for run in runs if not statuses or run[1].get("status") in statuses]
+        if not matches:
             kind = f" that is {' or '.join(statuses)}" if statuses else ""
             raise ConfigError(f"{setting}={LATEST}: {outputs} has no run{kind}")
-        whole = [run for run in found if not _DEBUG & {*run[1].get("command", [])}]
-        whole = [run for run in whole if statuses or run[0].begun] or whole
-        return (whole or found)[-1][0]
+        candidates = [run for run in matches if not _DEBUG & {*run[1].get("command", [])}]
+        candidates = [run for run in candidates if statuses or run[0].begun] or candidates
+        return (candidates or matches)[-1][0]
     if given.isdecimal():
         if not 1 <= int(given) <= len(runs):
-            there = f"the runs 1 to {len(runs)}" if runs else "no run"
+            text = f"the runs 1 to {len(runs)}" if runs else "no run"
             raise ConfigError(
-                f"{setting}={given}: {outputs} has {there}; a study's trials are named by folder"
+                f"{setting}={given}: {outputs} has {text}; a study's trials are named by folder"
             )
         return runs[int(given) - 1][0]
     names = {run.path.name: str(shorten(run.path)) for run, _ in runs}
-    near = difflib.get_close_matches(Path(given).name, [*names, LATEST], 1)
-    meant = f"{runnable('wordle-rl runs')} lists them"
-    if near:
-        meant = f"did you mean {names.get(near[0], near[0])}?"
-    raise FolderError(f"{root / given}: no such run folder, {meant}")
+    suggestions = difflib.get_close_matches(Path(given).name, [*names, LATEST], 1)
+    hint = f"{runnable('wordle-rl runs')} lists them"
+    if suggestions:
+        hint = f"did you mean {names.get(suggestions[0], suggestions[0])}?"
+    raise FolderError(f"{root / given}: no such run folder, {hint}")
 
 
 # -- names ----------------------------------------------------------------------------------------
@@ -258,8 +258,8 @@ def find_run(
 
 def given_name(folder: str) -> str:
     """The name that a run was given, from the name of its folder."""
-    found = _RUN_FOLDER.fullmatch(folder)
-    return found[1] if found else folder
+    match = _RUN_FOLDER.fullmatch(folder)
+    return match[1] if match else folder
 
 
 def label_run(manifest: Mapping[str, Any]) -> str:
@@ -268,7 +268,7 @@ def label_run(manifest: Mapping[str, Any]) -> str:
     changes = {}
     for setting in filter(None, map(_SETTING.fullmatch, manifest.get("command", [])[1:])):
         key, value = setting[1], setting[2].strip("'\"")
-        if not _UNTOLD.fullmatch(key):
+        if not _HOUSEKEEPING.fullmatch(key):
             changes[key] = Path(value).name or value
     words = [changes.pop("experiment")] if "experiment" in changes else []
     words += [f"{key.rpartition('.')[2]}={value}" for key, value in changes.items()]
@@ -304,8 +304,8 @@ def git_revision(folder: Path) -> dict[str, Any] | None:
     def git(*arguments: str) -> str:
         # Without optional locks, asking for the status never disturbs a git command beside it.
         command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
-        done = subprocess.run(command, capture_output=True, timeout=10, check=True)
-        return os.fsdecode(done.stdout).strip()
+        result = subprocess.run(command, capture_output=True, timeout=10, check=True)
+        return os.fsdecode(result.stdout).strip()
 
     try:
         revision, root = git("rev-parse", "HEAD", "--show-toplevel").splitlines()

@@ -63,24 +63,24 @@ def instantiate(key: str, node: Any, kind: type, **injected: Any) -> Any:
     cls = kind if unnamed else _class(key, node.get("_target_"), kind)
     settings = {name: value for name, value in node.items() if name != "_target_"}
     fields = {f.name: f for f in dataclasses.fields(cls)}
-    if unknown := sorted(set(settings) - set(fields)):
-        raise ConfigError(f"{key} has no setting {', '.join(unknown)}; it has {', '.join(fields)}")
-    if filled := sorted(set(settings) & set(injected)):
-        raise ConfigError(f"{key}.{filled[0]} is filled in by the program and cannot be set")
+    if names := sorted(set(settings) - set(fields)):
+        raise ConfigError(f"{key} has no setting {', '.join(names)}; it has {', '.join(fields)}")
+    if names := sorted(set(settings) & set(injected)):
+        raise ConfigError(f"{key}.{names[0]} is filled in by the program and cannot be set")
     hints = get_type_hints(cls, include_extras=True)
     for name, value in settings.items():
-        place, wanted = f"{key}.{name}".lstrip("."), (hints[name], *get_args(hints[name]))
-        kinds = (one for one in wanted if isinstance(one, type) and dataclasses.is_dataclass(one))
+        place, types = f"{key}.{name}".lstrip("."), (hints[name], *get_args(hints[name]))
+        kinds = (one for one in types if isinstance(one, type) and dataclasses.is_dataclass(one))
         group = next(kinds, None)
         if group is not None and isinstance(value, Mapping):
             settings[name] = value = instantiate(place, value, group)
         check_type(place, value, hints[name])
-    filled = settings | {name: value for name, value in injected.items() if name in fields}
+    values = settings | {name: value for name, value in injected.items() if name in fields}
     for name, field in fields.items():
         no_default = field.default is field.default_factory is dataclasses.MISSING
-        if no_default and name not in filled:
+        if no_default and name not in values:
             raise ConfigError(f"{key}.{name} must be given: {key}.{name}=...")
-    return cls(**filled)
+    return cls(**values)
 
 
 def instantiate_foreign(key: str, node: Any, kind: type, library: str) -> Any:
@@ -98,20 +98,20 @@ def instantiate_foreign(key: str, node: Any, kind: type, library: str) -> Any:
                 f"its --config-dir, not {target!r}"
             )
     try:
-        made = build(node, _convert_="all")
+        part = build(node, _convert_="all")
     except Exception as error:
         cause = error.__cause__ or error
         raise ConfigError(f"{key}: {type(cause).__name__}: {cause}") from error
-    if not isinstance(made, kind):
+    if not isinstance(part, kind):
         raise ConfigError(f"{key}._target_ must be a {kind.__name__}, not {node['_target_']}")
-    return made
+    return part
 
 
 def _list_targets(place: str, node: Any) -> Iterator[tuple[str, Any]]:
     """Every `_target_` in a node, with its place."""
-    inside = node.items() if isinstance(node, Mapping) else ()
-    inside = enumerate(node) if isinstance(node, list) else inside
-    for name, value in inside:
+    items = node.items() if isinstance(node, Mapping) else ()
+    items = enumerate(node) if isinstance(node, list) else items
+    for name, value in items:
         if name == "_target_":
             yield f"{place}.{name}", value
         yield from _list_targets(f"{place}.{name}", value)
@@ -122,8 +122,8 @@ def find_own(key: str, name: object) -> Any:
 
     Raises ConfigError, which names the key, if it cannot be imported.
     """
-    named, module = os.environ.get(NAMED, "").split(), str(name).rpartition(".")[0]
-    return _load(key, str(name)) if {name, f"{module}.*"} & {*named} else None
+    names, module = os.environ.get(NAMED, "").split(), str(name).rpartition(".")[0]
+    return _load(key, str(name)) if {name, f"{module}.*"} & {*names} else None
 
 
 def _load(what: str, target: str) -> Any:
@@ -179,8 +179,8 @@ def _type_name(hint: Any) -> str:
     if get_origin(hint) is Annotated:
         return f"a whole number {arguments[1]}" if arguments[0] is int else str(arguments[1])
     if get_origin(hint) is Literal:
-        allowed = ", ".join(map(str, arguments))
-        return f"one of {allowed}" if len(arguments) > 1 else allowed
+        choices = ", ".join(map(str, arguments))
+        return f"one of {choices}" if len(arguments) > 1 else choices
     if get_origin(hint) in (Union, UnionType):
         return " or ".join(_type_name(argument) for argument in arguments)
     if get_origin(hint) is list:
@@ -198,22 +198,22 @@ def _class(key: str, target: Any, kind: type) -> type:
     """The class of a `_target_`. Raises ConfigError naming the key when it is not allowed."""
     what = f"{key}._target_ must be a dataclass of kind {kind.__name__}, of {PACKAGE}* or named by "
     what += "you, in the command or in a file of its --config-dir"
-    other = ConfigError(f"{what}, not {target!r}")
-    cls = own = find_own(f"{key}._target_", target)
-    if own is None:
+    error = ConfigError(f"{what}, not {target!r}")
+    cls = user_class = find_own(f"{key}._target_", target)
+    if user_class is None:
         if not str(target).startswith(PACKAGE) or str(target).startswith(BACKENDS):
-            raise other
+            raise error
         cls = _load(what, str(target))
-    if not isinstance(cls, type) or (own is None and not cls.__module__.startswith(PACKAGE)):
-        raise other
+    if not isinstance(cls, type) or (user_class is None and not cls.__module__.startswith(PACKAGE)):
+        raise error
     if not dataclasses.is_dataclass(cls):
         raise ConfigError(f"{what}: {target} lacks @dataclass")
-    lacking = set(getattr(cls, "__abstractmethods__", ()))
+    gaps = set(getattr(cls, "__abstractmethods__", ()))
     if getattr(kind, "_is_protocol", False):
-        wanted = {name for name in vars(kind) if not name.startswith("_") or name == "__call__"}
-        lacking |= wanted - {*dir(cls), *(f.name for f in dataclasses.fields(cls))}
+        members = {name for name in vars(kind) if not name.startswith("_") or name == "__call__"}
+        gaps |= members - {*dir(cls), *(f.name for f in dataclasses.fields(cls))}
     elif not issubclass(cls, kind):
-        raise other
-    if lacking:
-        raise ConfigError(f"{what}: {target} lacks {', '.join(sorted(lacking))}")
+        raise error
+    if gaps:
+        raise ConfigError(f"{what}: {target} lacks {', '.join(sorted(gaps))}")
     return cls

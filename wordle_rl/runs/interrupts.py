@@ -70,22 +70,22 @@ class Interrupts:
     def __enter__(self) -> Interrupts:
         self._before = {signum: signal.getsignal(signum) for signum in SIGNALS}
         self._wakeup_before = signal.set_wakeup_fd(-1)
-        reading, self._writing = os.pipe()
-        os.set_blocking(self._writing, False)  # as set_wakeup_fd demands
-        self._thread = threading.Thread(target=self._count, args=(reading,), daemon=True)
+        reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)  # as set_wakeup_fd demands
+        self._thread = threading.Thread(target=self._count, args=(reader,), daemon=True)
         self._thread.start()
         for signum in SIGNALS:
             signal.signal(signum, self._take)
-        signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         return self
 
     def __exit__(self, *_: object) -> None:
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
         signal.set_wakeup_fd(self._wakeup_before)
-        os.write(self._writing, bytes([_END]))
+        os.write(self._writer, bytes([_END]))
         self._thread.join()
-        os.close(self._writing)
+        os.close(self._writer)
 
     def hold(self) -> None:
         """From now on a signal waits for check()."""
@@ -107,18 +107,18 @@ class Interrupts:
             if not self._held:
                 raise Interrupted(signum)
 
-    def _count(self, reading: int) -> None:
+    def _count(self, reader: int) -> None:
         """Read the signals, each a byte, in a thread that no call of the main thread blocks."""
-        come = 0
-        while (signum := os.read(reading, 1)[0]) != _END:
-            come += signum in SIGNALS
-            if come > 1:
+        count = 0
+        while (signum := os.read(reader, 1)[0]) != _END:
+            count += signum in SIGNALS
+            if count > 1:
                 try:
                     for act in reversed(self._last_acts):
                         act()
                 finally:
                     os._exit(128 + signum)  # checkpoints survive this at any moment
-            elif come and self._held:
+            elif count and self._held:
                 with suppress(OSError):  # print() could wait for the main thread, which may print
                     os.write(2, _ADVICE)
-        os.close(reading)
+        os.close(reader)

@@ -21,8 +21,8 @@ CONFIG_DIR = "WORDLE_RL_CONFIG_DIR"  # environment variable that stands for --co
 def quote(text: str) -> str:
     """Any text as a value on the command line, such as a path."""
     # Hydra takes a backslash as it is, but before a quote.
-    escaped = re.sub(r"(\\+)(?='|\Z)", r"\1\1", text).replace("'", "\\'")
-    return f"'{escaped}'"
+    body = re.sub(r"(\\+)(?='|\Z)", r"\1\1", text).replace("'", "\\'")
+    return f"'{body}'"
 
 
 def shorten(path: Path) -> Path:
@@ -37,16 +37,16 @@ def runnable(line: str) -> str:
     its path. A script of the project has its path where the current folder is another one.
     """
     program, _, rest = line.partition(" ")
-    own = Path(sys.executable)
-    path = own if program == "python" else own.with_name(program)
+    python = Path(sys.executable)
+    path = python if program == "python" else python.with_name(program)
     if not path.exists():
         return runnable(f"python -m {program.replace('-', '_')} {rest}")
-    found = Path(shutil.which(program) or "/")
-    if found.parent.resolve() != path.parent.resolve() or not found.samefile(path):
+    location = Path(shutil.which(program) or "/")
+    if location.parent.resolve() != path.parent.resolve() or not location.samefile(path):
         program = shlex.quote(str(shorten(path)))
-    script, blank, more = rest.partition(" ")
+    script, blank, tail = rest.partition(" ")
     if script.endswith(".py"):
-        rest = shlex.quote(str(shorten(ROOT / script))) + blank + more
+        rest = shlex.quote(str(shorten(ROOT / script))) + blank + tail
     return f"{program} {rest}"
 
 
@@ -58,8 +58,8 @@ TRAIN, EVAL = runnable(TRAIN_NAME), runnable(EVAL_NAME)
 
 def command(program: str, key: str, value: object) -> str:
     """TRAIN or EVAL with a setting, quoted for Hydra and for a shell, so that it can be pasted."""
-    text, own = str(value), os.environ.get(CONFIG_DIR)
-    program += f" --config-dir={shlex.quote(own)}" if own else ""
+    text, folder = str(value), os.environ.get(CONFIG_DIR)
+    program += f" --config-dir={shlex.quote(folder)}" if folder else ""
     if re.fullmatch(r"[\w./+-]+", text):
         return f"{program} {key}={text}"
     setting = f"{key}={quote(text)}"

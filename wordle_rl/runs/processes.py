@@ -53,8 +53,8 @@ class Launch:
     def variables(self) -> dict[str, str]:
         """The environment variables that say the same."""
         numbers = (self.rank, self.size, self.local_rank, self.local_size, self.port)
-        told = dict(zip(_NUMBERS, map(str, numbers), strict=True))
-        return {**told, "MASTER_ADDR": self.address}
+        values = dict(zip(_NUMBERS, map(str, numbers), strict=True))
+        return {**values, "MASTER_ADDR": self.address}
 
 
 def read_launch() -> Launch | None:
@@ -62,9 +62,9 @@ def read_launch() -> Launch | None:
     size = os.environ.get("WORLD_SIZE", "1")
     if size == "1":
         return None
-    if lacking := [name for name in _VARIABLES if name not in os.environ]:
+    if names := [name for name in _VARIABLES if name not in os.environ]:
         raise ConfigError(
-            f"WORLD_SIZE={size} is in the environment without {', '.join(lacking)}: "
+            f"WORLD_SIZE={size} is in the environment without {', '.join(names)}: "
             "start the processes with torchrun, or unset WORLD_SIZE"
         )
     rank, world, local_rank, local_size, port = (int(os.environ[name]) for name in _NUMBERS)

@@ -33,9 +33,9 @@ class _Block(NamedTuple):
 
 
 _blocks: list[_Block] = []  # a process has one terminal, so all threads share them
-_shown: list[Any] = []  # rich's live display, while there is one
+_displays: list[Any] = []  # rich's live display, while there is one
 _muted = threading.Event()
-_PASTED = re.compile(r"\b(python|wordle-rl|tensorboard) |/\w")  # in a command or a path
+_COMMAND = re.compile(r"\b(python|wordle-rl|tensorboard) |/\w")  # in a command or a path
 
 
 @contextmanager
@@ -53,20 +53,20 @@ def announce(
     if _muted.is_set():
         yield
         return
-    block, over = _Block(what, amount, time.monotonic()), threading.Event()
+    block, stop = _Block(what, amount, time.monotonic()), threading.Event()
     _blocks.append(block)
-    printer = threading.Thread(target=_print_lines, args=(block, over, first, every), daemon=True)
+    printer = threading.Thread(target=_print_lines, args=(block, stop, first, every), daemon=True)
     if not _can_rewrite():
         printer.start()
-    elif not _shown:
-        _shown.append(_open_display())
+    elif not _displays:
+        _displays.append(_open_display())
     try:
         yield
     finally:
         _blocks.remove(block)
-        if not _blocks and _shown:
-            _shown.pop().stop()
-        over.set()
+        if not _blocks and _displays:
+            _displays.pop().stop()
+        stop.set()
         if printer.ident:
             printer.join()
 
@@ -94,8 +94,8 @@ def _date(text: str) -> str:
 
 def _is_terminal(stream: TextIO) -> bool:
     """Whether lines of a stream can be rewritten."""
-    own = getattr(stream, "rich_proxied_file", stream)  # while rich prints above its line
-    return own.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    file = getattr(stream, "rich_proxied_file", stream)  # while rich prints above its line
+    return file.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def _can_rewrite() -> bool:
@@ -109,33 +109,33 @@ def _can_rewrite() -> bool:
     return _is_terminal(sys.stderr)
 
 
-def _print_lines(block: _Block, over: threading.Event, wait: float, every: float) -> None:
-    while not over.wait(wait):
+def _print_lines(block: _Block, stop: threading.Event, wait: float, every: float) -> None:
+    while not stop.wait(wait):
         wait = every
         if block.what and _blocks[-1:] == [block]:
             with suppress(BrokenPipeError):  # the command itself says that nobody reads any more
-                text, spent, amount, left = _describe()
-                done = f", {amount.done:g} of {amount.total:g}, {left}" if amount else ""
-                line = _date(f"{text}, {spent}{done}")
+                text, duration, amount, remaining = _describe()
+                progress = f", {amount.done:g} of {amount.total:g}, {remaining}" if amount else ""
+                line = _date(f"{text}, {duration}{progress}")
                 # In one piece: another block's thread may print at this moment.
                 print(f"{line}\n", end="", file=sys.stderr, flush=True)
 
 
 def _describe() -> tuple[str, str, Amount | None, str]:
     """The innermost block and its time, the amount of the outermost that has one, the time left."""
-    blocks, now, amount, left = [*_blocks], time.monotonic(), None, math.nan
+    blocks, now, amount, remaining = [*_blocks], time.monotonic(), None, math.nan
     block = ([b for b in blocks if b.what] or [_Block("working", None, now)])[-1]
-    told = block.what if isinstance(block.what, str) else block.what()
-    counted = [(b.amount, b.begin) for b in blocks if b.amount]
-    if counted:
-        count, begin = counted[0]
+    label = block.what if isinstance(block.what, str) else block.what()
+    pairs = [(b.amount, b.begin) for b in blocks if b.amount]
+    if pairs:
+        count, begin = pairs[0]
         amount = count()
         if amount.left is not None:
-            left = amount.left
+            remaining = amount.left
         elif amount.done:
-            left = (now - begin) * (amount.total / amount.done - 1)
-    text = "? left" if math.isnan(left) else f"{describe_time(left)} left"
-    return told, describe_time(now - block.begin), amount, text if amount else ""
+            remaining = (now - begin) * (amount.total / amount.done - 1)
+    text = "? left" if math.isnan(remaining) else f"{describe_time(remaining)} left"
+    return label, describe_time(now - block.begin), amount, text if amount else ""
 
 
 def _open_display() -> Any:
@@ -149,17 +149,17 @@ def _open_display() -> Any:
     spinner = Spinner("dots")
 
     def render() -> Table:
-        text, spent, amount, left = _describe()
-        cells = (ProgressBar(amount.total, amount.done, width=12), left) if amount else ()
-        whole = (Column(no_wrap=True) for _ in (spinner, *cells))
-        grid = Table.grid(*whole, Column(overflow="ellipsis"), Column(no_wrap=True), padding=(0, 1))
-        grid.add_row(spinner, *cells, Text(text, no_wrap=True, overflow="ellipsis"), spent)
+        text, duration, amount, remaining = _describe()
+        cells = (ProgressBar(amount.total, amount.done, width=12), remaining) if amount else ()
+        cols = (Column(no_wrap=True) for _ in (spinner, *cells))
+        grid = Table.grid(*cols, Column(overflow="ellipsis"), Column(no_wrap=True), padding=(0, 1))
+        grid.add_row(spinner, *cells, Text(text, no_wrap=True, overflow="ellipsis"), duration)
         return grid
 
     class Above(Console):
-        def print(self, *shown: Any, **how: Any) -> None:
+        def print(self, *parts: Any, **how: Any) -> None:
             """Break prose between words. A path or a command stays in one piece, to be pasted."""
-            super().print(*shown, soft_wrap=any(_PASTED.search(str(one)) for one in shown), **how)
+            super().print(*parts, soft_wrap=any(_COMMAND.search(str(one)) for one in parts), **how)
 
     live = Live(
         console=Above(stderr=True, highlight=False),

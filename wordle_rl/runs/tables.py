@@ -14,7 +14,7 @@ from wordle_rl.runs.instantiate import ConfigError
 
 KINDS = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}  # by extension
 FORMATS = ("jsonl", "parquet")  # that are written
-_TOLD = 200  # characters of a library's message
+_LIMIT = 200  # characters of a library's message
 
 Row = dict[str, Any]
 
@@ -36,11 +36,11 @@ def read_table(
     if not len(data):
         raise FolderError(f"{path}: no rows")
     places = _places(split or "train", len(data))
-    plain = data.with_format("arrow")  # skips the decoders, which may open addresses
+    table = data.with_format("arrow")  # skips the decoders, which may open addresses
     rows = [
         row
         for part in places
-        for row in enumerate(plain[part.start : part.stop].to_pylist(), part.start + 1)
+        for row in enumerate(table[part.start : part.stop].to_pylist(), part.start + 1)
     ]
     return data.column_names, rows
 
@@ -56,7 +56,7 @@ def fetch_table(name: str, cache: Path) -> Path:
         except (OSError, ValueError) as error:  # datasets' own errors are some of these
             code = f"datasets.load_dataset('{name}', split='train').to_parquet('rows.parquet')"
             raise FolderError(
-                f"data={name}: no such file, and the hub did not give it ({str(error)[:_TOLD]}); "
+                f"data={name}: no such file, and the hub did not give it ({str(error)[:_LIMIT]}); "
                 f"where it does, {code} writes a file for data=rows.parquet"
             ) from None
         write_table(file, rows.with_format("arrow")[:].to_pylist(), "parquet")
@@ -86,7 +86,7 @@ def _reason(error: BaseException) -> str:
     """What the first of a chain of errors said, in one line."""
     while (cause := error.__cause__ or error.__context__) is not None:
         error = cause
-    return (" ".join(str(error).split()) or type(error).__name__)[:_TOLD]
+    return (" ".join(str(error).split()) or type(error).__name__)[:_LIMIT]
 
 
 def _places(split: str, rows: int) -> list[range]:

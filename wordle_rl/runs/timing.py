@@ -13,17 +13,17 @@ T = TypeVar("T")
 
 def within(seconds: float, work: Callable[[], T], what: str) -> T:
     """What the work returns. After that time it goes on in vain, and TimeoutError is raised."""
-    done: Future[T] = Future()
+    future: Future[T] = Future()
 
     def run() -> None:
         try:
-            done.set_result(work())
+            future.set_result(work())
         except Exception as error:
-            done.set_exception(error)
+            future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
     try:
-        return done.result(seconds)
+        return future.result(seconds)
     except TimeoutError:
         raise TimeoutError(f"{what} takes more than {seconds:g} s") from None
 
@@ -33,7 +33,7 @@ class Timers:
 
     def __init__(self) -> None:
         self._seconds: defaultdict[str, float] = defaultdict(float)
-        self._inner: defaultdict[int, list[float]] = defaultdict(list)  # of each thread
+        self._stacks: defaultdict[int, list[float]] = defaultdict(list)  # of each thread
         self._names: list[str] = []  # of all threads
 
     @property
@@ -44,20 +44,20 @@ class Timers:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        start, inner = time.perf_counter(), self._inner[threading.get_ident()]
-        inner.append(0.0)
+        start, stack = time.perf_counter(), self._stacks[threading.get_ident()]
+        stack.append(0.0)
         self._names.append(name)
         try:
             yield
         finally:
             self._names.remove(name)
-            spent = time.perf_counter() - start
-            self._seconds[name] += spent - inner.pop()
-            if inner:
-                inner[-1] += spent
+            duration = time.perf_counter() - start
+            self._seconds[name] += duration - stack.pop()
+            if stack:
+                stack[-1] += duration
 
     def take(self) -> dict[str, float]:
         """Seconds by name since the last call."""
-        taken = dict(self._seconds)
+        seconds = dict(self._seconds)
         self._seconds.clear()
-        return taken
+        return seconds

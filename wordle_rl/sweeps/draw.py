@@ -38,21 +38,21 @@ def build_pruner(node: Mapping[str, Any] | None) -> Any:
     return _build_part("hydra.sweeper.pruner", node, optuna.pruners)
 
 
-def _build_part(key: str, node: Mapping[str, Any], module: ModuleType, **more: Any) -> Any:
-    """The object of a node, whose `_target_` is a class of the module; more: if it knows them."""
+def _build_part(key: str, node: Mapping[str, Any], module: ModuleType, **extras: Any) -> Any:
+    """The object of a node, whose `_target_` is a class of the module; extras: if it knows them."""
     where, _, name = str(node.get("_target_")).rpartition(".")
     if where != module.__name__ or name not in module.__all__:
-        have = ", ".join(n for n in module.__all__ if n[0].isupper())
-        raise ConfigError(f"{key}._target_ must be {module.__name__}.<class>, out of {have}")
-    given = {
+        names = ", ".join(n for n in module.__all__ if n[0].isupper())
+        raise ConfigError(f"{key}._target_ must be {module.__name__}.<class>, out of {names}")
+    settings = {
         k: _build_part(f"{key}.{k}", v, module) if isinstance(v, Mapping) and "_target_" in v else v
         for k, v in node.items()
         if k != "_target_"
     }
     cls = getattr(module, name)
-    known = inspect.signature(cls).parameters
+    parameters = inspect.signature(cls).parameters
     try:
-        return cls(**given | {k: v for k, v in more.items() if k in known})
+        return cls(**settings | {k: v for k, v in extras.items() if k in parameters})
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{key}: {error}") from None
 
@@ -101,17 +101,17 @@ def _open_study(plan: StudyPlan, rows: Sequence[Row], number: int) -> optuna.Stu
 
 def _recall(plan: StudyPlan, rows: Sequence[Row], numbers: Iterable[int]) -> list[FrozenTrial]:
     """Trials as Optuna knows them. A number that nothing came of is a failed one."""
-    kept = {row["trial"]: row for row in rows if row["state"] in _STATES}
+    by_number = {row["trial"]: row for row in rows if row["state"] in _STATES}
     return [
         create_trial(
-            state=_STATES[kept[number]["state"]],
-            value=kept[number][WINS],
-            params=plan.pick(kept[number]),
+            state=_STATES[by_number[number]["state"]],
+            value=by_number[number][WINS],
+            params=plan.pick(by_number[number]),
             distributions=dict(plan.space),
-            system_attrs=kept[number].get("notes"),
-            intermediate_values=dict(enumerate(list_reports(kept[number]), 1)),
+            system_attrs=by_number[number].get("notes"),
+            intermediate_values=dict(enumerate(list_reports(by_number[number]), 1)),
         )
-        if number in kept
+        if number in by_number
         else create_trial(state=TrialState.FAIL)
         for number in numbers
     ]

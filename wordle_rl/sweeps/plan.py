@@ -31,10 +31,10 @@ from wordle_rl.sweeps.space import (
 )
 
 Compose = Callable[[Sequence[str]], dict[str, Any]]  # overrides -> the resolved config
-_RESERVED = ("output_dir", "resume", "sweep")  # set by the sweeper
+_RESERVED_KEYS = ("output_dir", "resume", "sweep")  # set by the sweeper
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _Size = Annotated[float, Within(0, MOST)]
-_SHOWN = 40  # characters of the settings in the name of a study that has none
+_NAME_LENGTH = 40  # characters of the settings in the name of a study that has none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +124,8 @@ class StudyPlan:
         arms, arm = self.settings.arms, params.get(ARM)
         if arm is not None and arm not in arms:
             raise ConfigError(f"hydra.sweeper: arm must be one of {', '.join(arms)}, not {arm!r}")
-        own = arms[str(arm)] if arm is not None else []
-        return [*own, *format_overrides({name: v for name, v in params.items() if name != ARM})]
+        lines = arms[str(arm)] if arm is not None else []
+        return [*lines, *format_overrides({name: v for name, v in params.items() if name != ARM})]
 
     def build_run(self, params: Params) -> list[str]:
         """The overrides of a trial, output folder aside."""
@@ -143,9 +143,9 @@ class StudyPlan:
     def check_needs(self) -> None:
         """Raise ConfigError for an arm that begins with a folder which must be made before."""
         arms = getattr(self.space.get(ARM), "choices", ())
-        own = [override for arm in arms for override in self.settings.arms.get(arm, ())]
+        overrides = [override for arm in arms for override in self.settings.arms.get(arm, ())]
         for folder, command in self.settings.needs.items():
-            for value in (override.partition("=")[2] for override in own):
+            for value in (override.partition("=")[2] for override in overrides):
                 if value.startswith(f"{folder}/") and not (ROOT / value).is_dir():
                     raise ConfigError(
                         f"{value}: no such folder; this makes what the study needs: "
@@ -168,9 +168,9 @@ class StudyPlan:
         """Raise ConfigError for a study that was started with other settings."""
         now = json.loads(json.dumps(self.identity()))
         if before not in (None, now):
-            differ = ", ".join(key for key in now if now[key] != before.get(key))
+            keys = ", ".join(key for key in now if now[key] != before.get(key))
             raise ConfigError(
-                f"study {self.settings.name} was started with another {differ}: old and new trials "
+                f"study {self.settings.name} was started with another {keys}: old and new trials "
                 "cannot be compared. Set another hydra.sweeper.name=..., or remove "
                 f"{self.settings.place}"
             )
@@ -178,27 +178,27 @@ class StudyPlan:
     def _fit_budget(self, run: Sequence[str]) -> list[str]:
         """Overrides that give a run the study's step size and games, unless it sets its own."""
         budget, rollout = self.settings.budget, self.compose(run)["rollout"]
-        said = {key_of(override) for override in run}
-        size, groups, due = rollout["num_generations"], rollout["groups"], {}
-        if budget.games_per_step is not None and "rollout.groups" not in said:
+        keys = {key_of(override) for override in run}
+        size, groups, settings = rollout["num_generations"], rollout["groups"], {}
+        if budget.games_per_step is not None and "rollout.groups" not in keys:
             groups, rest = divmod(budget.games_per_step, size)
             if rest or not groups:
                 raise ConfigError(
                     f"hydra.sweeper.budget.games_per_step must be a multiple of "
                     f"rollout.num_generations={size}, not {budget.games_per_step}"
                 )
-            due["rollout.groups"] = groups
-        if budget.games is not None and "trainer.steps" not in said:
+            settings["rollout.groups"] = groups
+        if budget.games is not None and "trainer.steps" not in keys:
             steps = budget.games // (groups * size)
             if steps < budget.validations:
                 raise ConfigError(
                     f"hydra.sweeper.budget.games={budget.games} makes {steps} steps of "
                     f"{groups * size} games, too few for {budget.validations} validations"
                 )
-            every = steps // budget.validations
-            due |= {"trainer.steps": steps, "trainer.validate_every": every}
-            due |= {"trainer.checkpoint_every": every}
-        return [f"{key}={value}" for key, value in due.items() if key not in said]
+            interval = steps // budget.validations
+            settings |= {"trainer.steps": steps, "trainer.validate_every": interval}
+            settings |= {"trainer.checkpoint_every": interval}
+        return [f"{key}={value}" for key, value in settings.items() if key not in keys]
 
 
 def plan_study(node: Mapping[str, Any], arguments: Sequence[str], compose: Compose) -> StudyPlan:
@@ -206,17 +206,17 @@ def plan_study(node: Mapping[str, Any], arguments: Sequence[str], compose: Compo
 
     Without a name, the swept arguments are the study; a grid's first arm is the default if none is.
     """
-    given = [argument for argument in arguments if not argument.startswith("sweep=")]
-    swept, fixed = parse_overrides(given)
+    overrides = [argument for argument in arguments if not argument.startswith("sweep=")]
+    sweeps, constants = parse_overrides(overrides)
     if node.get("name") is None:
-        node = {**node, "name": _name_ad_hoc(sorted(swept), given)}
-    own = {key: value for key, value in node.items() if key not in ("_target_", "_recursive_")}
-    settings: StudySettings = instantiate("hydra.sweeper", own, StudySettings)
-    space, single = parse_params(settings.params)
-    if settings.arms and ARM not in {**space, **swept}:
+        node = {**node, "name": _name_ad_hoc(sorted(sweeps), overrides)}
+    values = {key: value for key, value in node.items() if key not in ("_target_", "_recursive_")}
+    settings: StudySettings = instantiate("hydra.sweeper", values, StudySettings)
+    space, singles = parse_params(settings.params)
+    if settings.arms and ARM not in {**space, **sweeps}:
         space = {ARM: CategoricalDistribution(tuple(settings.arms)), **space}
-    space = _merge(space, swept, {key_of(override) for override in fixed})
-    _check_free([*fixed, *(f"{name}=" for name in space)], settings)
+    space = _merge(space, sweeps, {key_of(override) for override in constants})
+    _check_free([*constants, *(f"{name}=" for name in space)], settings)
     if not space:
         raise ConfigError(
             "-m runs a study: give a setting several values, such as optim.lr=1e-4,1e-3, or name a "
@@ -226,37 +226,37 @@ def plan_study(node: Mapping[str, Any], arguments: Sequence[str], compose: Compo
     if settings.sampler is None:
         points = list_grid_points(space)
         question = settings.question or _ask(points, space)
-        first = {name: value for name, value in points[0].items() if name != "seed"}
-        settings = replace(settings, default={**first, **(settings.default or {})})
+        arm = {name: value for name, value in points[0].items() if name != "seed"}
+        settings = replace(settings, default={**arm, **(settings.default or {})})
     return StudyPlan(
         settings=replace(settings, question=question),
         space=space,
-        overrides=[*settings.overrides, *single, *fixed],
+        overrides=[*settings.overrides, *singles, *constants],
         points=points,
         compose=compose,
     )
 
 
-def _merge(space: Space, swept: Space, said: Container[str]) -> Space:
+def _merge(space: Space, sweeps: Space, keys: Container[str]) -> Space:
     """The parameters of a study and those beside it, which win, without those that were fixed."""
     # A parameter has one name, however the command line writes it.
     names = {key_of(name): name for name in ["seed", *space]}
-    named = {names.get(key_of(name), name): item for name, item in swept.items()}
-    both = {**space, **named}
-    return {name: item for name, item in both.items() if key_of(name) not in said}
+    params = {names.get(key_of(name), name): item for name, item in sweeps.items()}
+    union = {**space, **params}
+    return {name: item for name, item in union.items() if key_of(name) not in keys}
 
 
 def _check_free(overrides: Sequence[str], settings: StudySettings) -> None:
     """Raise ConfigError for an override that the study sets itself, or that trials do not share."""
-    set_by = {key_of(override): arm for arm, own in settings.arms.items() for override in own}
+    arms = {key_of(override): arm for arm, lines in settings.arms.items() for override in lines}
     for override in overrides:
-        if (key := key_of(override)) in _RESERVED:
-            raise ConfigError(f"{override}: a study sets {', '.join(_RESERVED)} itself")
-        if key in set_by:
-            shorter = {"trainer.steps": "; hydra.sweeper.budget.games=<fewer> shortens its trials"}
+        if (key := key_of(override)) in _RESERVED_KEYS:
+            raise ConfigError(f"{override}: a study sets {', '.join(_RESERVED_KEYS)} itself")
+        if key in arms:
+            hints = {"trainer.steps": "; hydra.sweeper.budget.games=<fewer> shortens its trials"}
             raise ConfigError(
-                f"{override}: the study's arm {set_by[key]!r} sets {key} itself, so leave it out, "
-                f"or compare values of {key} without sweep={shorter.get(key, '')}"
+                f"{override}: the study's arm {arms[key]!r} sets {key} itself, so leave it out, "
+                f"or compare values of {key} without sweep={hints.get(key, '')}"
             )
         if override == "init_from=latest":
             raise ConfigError(f"{override}: name the run, which is the same for all trials")
@@ -275,11 +275,11 @@ def list_studies() -> list[str]:
     return sorted(path.stem for path in (CONF / "sweep").glob("*.yaml"))
 
 
-def _name_ad_hoc(varied: Sequence[str], arguments: Sequence[str]) -> str:
+def _name_ad_hoc(names: Sequence[str], arguments: Sequence[str]) -> str:
     """The name of a study that the command line alone describes.
 
     The same arguments make the same name, so the command continues its study.
     """
-    shown = re.sub(r"[^A-Za-z0-9.]+", "-", "_".join(varied)).strip("-.")[:_SHOWN] or "study"
+    label = re.sub(r"[^A-Za-z0-9.]+", "-", "_".join(names)).strip("-.")[:_NAME_LENGTH] or "study"
     digest = hashlib.sha256("\n".join(sorted(arguments)).encode("utf-8", "surrogateescape"))
-    return f"{shown}-{digest.hexdigest()[:8]}"
+    return f"{label}-{digest.hexdigest()[:8]}"

@@ -36,14 +36,14 @@ def tell_power(plan: StudyPlan) -> None:
     if plan.points is None:
         return
     arms = list(dict.fromkeys(name_arm(point, plan.space) for point in plan.points))
-    asked = settings.analysis.comparisons
-    pairs, left_out = pair_arms(arms, plan.space, settings.default, asked)
-    for name in left_out:
+    pairs = settings.analysis.comparisons
+    pairs, omissions = pair_arms(arms, plan.space, settings.default, pairs)
+    for name in omissions:
         print(f"no comparison {name!r}: it names an arm that does not run")
-    measure, earlier = MEASURES[settings.analysis.measure], _find_earlier(plan)
-    if earlier is None:
+    measure, folder = MEASURES[settings.analysis.measure], _find_earlier(plan)
+    if folder is None:
         return
-    study, seeds = read_study(earlier), len({point.get("seed") for point in plan.points})
+    study, seeds = read_study(folder), len({point.get("seed") for point in plan.points})
     spreads = pool_spreads(study, measure, [*_SEEDS, max(seeds, 2)])
     if not spreads or not spreads[-1].error:
         print(f"what seeds buy is not known: in {study.name} no two games or arms differ")
@@ -59,9 +59,9 @@ def tell_power(plan: StudyPlan) -> None:
         f"80 % (as runs of the study {study.name} vary)"
     )
     if seeds > 1 and pairs:
-        found = tell(spreads[-1], len(pairs))
-        asked = f"{len(pairs)} comparison{'s' if len(pairs) > 1 else ''}"
-        print(f"this study: {seeds} seeds and {asked} find {found}, if its runs vary like those")
+        effect = tell(spreads[-1], len(pairs))
+        text = f"{len(pairs)} comparison{'s' if len(pairs) > 1 else ''}"
+        print(f"this study: {seeds} seeds and {text} find {effect}, if its runs vary like those")
 
 
 def _find_earlier(plan: StudyPlan) -> Path | None:
@@ -75,8 +75,8 @@ def _find_earlier(plan: StudyPlan) -> Path | None:
     model = plan.compose(plan.overrides).get("model", {}).get("name", _MODEL)
     if model == _MODEL:
         return noise
-    told = "the resolutions on the page of a first run tell"
-    print(f"what seeds buy is measured with model {_MODEL}; with {model}, {told}")
+    hint = "the resolutions on the page of a first run tell"
+    print(f"what seeds buy is measured with model {_MODEL}; with {model}, {hint}")
     return None
 
 
@@ -87,17 +87,17 @@ def pool_spreads(earlier: Study, measure: Measure, counts: Sequence[int]) -> lis
     """
     trials, cells = earlier.select(SEARCH), measure_cells(earlier, SEARCH, measure)
     first, *others = [arm for arm in trials.arm.unique() if arm in cells] or [""]
-    found = [measure_spread(cells[first], cells[other]) for other in others]
-    spreads = [spread for spread in found if spread is not None]
+    results = [measure_spread(cells[first], cells[other]) for other in others]
+    spreads = [spread for spread in results if spread is not None]
     if not spreads:
         return []
-    least = min(spreads, key=lambda spread: spread.seeds)
+    base = min(spreads, key=lambda spread: spread.seeds)
     variance = statistics.fmean(spread.seed_variance for spread in spreads)
-    squared = statistics.fmean(spread.error**2 for spread in spreads)
-    rest = max(squared - variance / least.seeds, 0.0)  # which more seeds do not take away
+    square = statistics.fmean(spread.error**2 for spread in spreads)
+    rest = max(square - variance / base.seeds, 0.0)  # which more seeds do not take away
     return [
         replace(
-            least, mean=0.0, error=math.sqrt(variance / n + rest), seed_variance=variance, seeds=n
+            base, mean=0.0, error=math.sqrt(variance / n + rest), seed_variance=variance, seeds=n
         )
         for n in counts
     ]

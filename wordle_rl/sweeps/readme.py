@@ -35,7 +35,7 @@ BEGIN, END = "<!-- results: made by wordle-rl judge -->", "<!-- end of results -
 CONCLUSION, UNWRITTEN = "## Conclusion", "*Not written yet.*"
 _MOST_ROWS = 20
 _MOST_CURVES = 10  # arms whose names can be read in one picture
-_WIDE = 40  # characters of a name in a line of the picture
+_WIDTH = 40  # characters of a name in a line of the picture
 _Y = "validation games won (%)"
 _NOTE = (
     "Dot: a trial. Line: the mean over seeds. Bar: its 95 % interval (Student's t).\n"
@@ -61,10 +61,10 @@ def write_page(folder: Path) -> Path:
     """Write page, picture and effects of a study, and the index beside it. Returns the page."""
     study = read_study(folder)
     effects = judge(study)
-    found, kept = [asdict(effect) for effect in effects], study.about.get("effects")
+    results, record = [asdict(effect) for effect in effects], study.about.get("effects")
     # Another machine may add in another order, which must not change a shipped file.
-    if _round(found) != _round(kept):
-        write_json(folder / RECORD, {**study.about, "effects": found})
+    if _round(results) != _round(record):
+        write_json(folder / RECORD, {**study.about, "effects": results})
     figure = draw_study(study)
     if figure is not None:
         save_figure(figure, folder / PICTURE)
@@ -90,14 +90,14 @@ def _format_command(study: Study) -> str:
 
 def describe_source(study: Study, comparisons: int) -> str:
     """What a sentence about a comparison needs beside it to be cited."""
-    corrected = "Intervals are of 95 %."
+    intervals = "Intervals are of 95 %."
     if comparisons > 1:
-        corrected = f"Intervals and p are corrected for all {comparisons} comparisons."
+        intervals = f"Intervals and p are corrected for all {comparisons} comparisons."
     games = study.trials.games.median()
-    trained = "" if math.isnan(games) else f" The median trial trained on {games:,.0f} games."
+    notes = "" if math.isnan(games) else f" The median trial trained on {games:,.0f} games."
     if study.measure.of_games is not None:
-        trained += " Secrets are validation words."
-    return f"{corrected}{trained} Command: {_format_command(study)}"
+        notes += " Secrets are validation words."
+    return f"{intervals}{notes} Command: {_format_command(study)}"
 
 
 def _begin_page(study: Study) -> str:
@@ -108,21 +108,21 @@ def _begin_page(study: Study) -> str:
     )
 
 
-def _put_results(path: Path, template: str, **found: Any) -> None:
+def _put_results(path: Path, template: str, **values: Any) -> None:
     """Render a template between the markers of a page."""
     page = path.read_text(encoding="utf-8")
     if BEGIN not in page or END not in page:
         raise ValueError(f"{PAGE} must have the lines {BEGIN} and {END}, between which to write")
     filters: Any = {"wrap": wrap, "table": _table, "effect_rows": list_effects}
-    text = render_template(Path(__file__).with_name(template), **found, **filters).strip()
+    text = render_template(Path(__file__).with_name(template), **values, **filters).strip()
     page = f"{page.partition(BEGIN)[0]}{BEGIN}\n\n{text}\n\n{END}{page.partition(END)[2]}"
     write_bytes(path, page.encode())
 
 
 def _describe(study: Study, effects: Sequence[Effect]) -> dict[str, Any]:
     """What the template of a page shows."""
-    search, confirmed = study.select(SEARCH), study.select(CONFIRMATION)
-    played, start = study.trials[study.trials["round"] == SEARCH], find_start(search)
+    search, reruns = study.select(SEARCH), study.select(CONFIRMATION)
+    trials, start = study.trials[study.trials["round"] == SEARCH], find_start(search)
     metrics = study.about["analysis"].get("metrics") or []
     return {
         "study": study,
@@ -130,12 +130,12 @@ def _describe(study: Study, effects: Sequence[Effect]) -> dict[str, Any]:
         "silence": explain_silence(study),
         "secrets": max((effect.secrets for effect in effects), default=0),
         "cost": describe_cost(study),
-        "states": _count_states(played, COMPLETE, PRUNED, FAILED),
+        "states": _count_states(trials, COMPLETE, PRUNED, FAILED),
         # Greedy games of one start are the same with every seed.
         "start": None if start is None else format_mean(start, 100, 1).removesuffix(" ± 0.0"),
         "arms": list_arms(search, study.default, metrics),
-        "confirmed": list_arms(confirmed, "default", metrics) if len(confirmed) else [],
-        "lineages": [[*part.lineage[part.lineage != ""].unique()] for part in (search, confirmed)],
+        "confirmed": list_arms(reruns, "default", metrics) if len(reruns) else [],
+        "lineages": [[*part.lineage[part.lineage != ""].unique()] for part in (search, reruns)],
         "most": _MOST_CURVES if search.arm.nunique() > _MOST_CURVES else None,
         "picture": PICTURE if search[WINS].notna().any() else None,
     }
@@ -167,12 +167,12 @@ def describe_effect(effect: Effect, measure: Measure) -> str:
 
 def _format_effect(effect: Effect, measure: Measure) -> list[str]:
     """Name, difference, interval, p, verdict, resolution and seeds."""
-    digits, found = measure.digits, ["-", "-", effect.verdict, "-"]
+    digits, cells = measure.digits, ["-", "-", effect.verdict, "-"]
     if effect.verdict != NOTHING:
         interval = f"{effect.low:+.{digits}f} to {effect.high:+.{digits}f}"
         p = f"{effect.p:.3f}" if effect.p >= _LEAST_P else f"< {_LEAST_P}"
-        found = [interval, p, effect.verdict, f"{effect.resolution:.{digits}f}"]
-    return [effect.name, f"{effect.difference:+.{digits}f}", *found, str(effect.seeds)]
+        cells = [interval, p, effect.verdict, f"{effect.resolution:.{digits}f}"]
+    return [effect.name, f"{effect.difference:+.{digits}f}", *cells, str(effect.seeds)]
 
 
 def list_arms(trials: Frame, default: str | None, metrics: Sequence[str] = ()) -> list[list[str]]:
@@ -183,26 +183,26 @@ def list_arms(trials: Frame, default: str | None, metrics: Sequence[str] = ()) -
     """
     base = trials[(trials.state == COMPLETE) & (trials.arm == default)].set_index("seed")
     rows = []
-    for arm, own in trials.groupby("arm", sort=False):
-        ended = own[own.state == COMPLETE].set_index("seed")
-        row = [arm, ", ".join([str(len(ended)), *_count_states(own, PRUNED, FAILED)])]
+    for arm, group in trials.groupby("arm", sort=False):
+        runs = group[group.state == COMPLETE].set_index("seed")
+        row = [arm, ", ".join([str(len(runs)), *_count_states(group, PRUNED, FAILED)])]
         for figure, factor, digits, relative in _FIGURES.values():
             cell = "-"
             if not relative:
-                cell = format_mean(ended[figure], factor, digits)
+                cell = format_mean(runs[figure], factor, digits)
             elif len(base):
-                gaps = format_mean(ended[figure] - base[figure], factor, digits, sign="+")
+                gaps = format_mean(runs[figure] - base[figure], factor, digits, sign="+")
                 cell = "default" if arm == default else gaps
             row.append(cell.removesuffix(" ± 0") if figure == "games" else cell)
         for name in metrics:
-            row.append(format_mean([found.get(name) for found in ended.metrics], 1, 3))
-        rows.append((-ended[WINS].mean(), row))
+            row.append(format_mean([values.get(name) for values in runs.metrics], 1, 3))
+        rows.append((-runs[WINS].mean(), row))
     if len(rows) > _MOST_ROWS:
         rows = sorted(rows, key=lambda entry: (math.isnan(entry[0]), entry[0]))[:_MOST_ROWS]
     table = [["arm", "seeds", *_FIGURES, *metrics], *(row for _, row in rows)]
     # Columns without a number are left out.
-    some = [any({*cells} - {"-", "default"}) for _, *cells in zip(*table, strict=True)]
-    return [list(itertools.compress(row, some)) for row in table]
+    mask = [any({*cells} - {"-", "default"}) for _, *cells in zip(*table, strict=True)]
+    return [list(itertools.compress(row, mask)) for row in table]
 
 
 def _count_states(trials: Frame, *states: str) -> list[str]:
@@ -212,11 +212,11 @@ def _count_states(trials: Frame, *states: str) -> list[str]:
 
 def format_mean(values: Any, scale: float, digits: int, sign: str = "") -> str:
     """A mean over seeds with its 95 % interval (Student's t), - without values."""
-    given = scale * pd.Series(values, dtype=float).dropna()
-    if given.empty:
+    sample = scale * pd.Series(values, dtype=float).dropna()
+    if sample.empty:
         return "-"
-    mean = f"{given.mean():{sign}.{digits}f}"
-    return f"{mean} ± {find_half(given):.{digits}f}" if len(given) > 1 else mean
+    mean = f"{sample.mean():{sign}.{digits}f}"
+    return f"{mean} ± {find_half(sample):.{digits}f}" if len(sample) > 1 else mean
 
 
 def find_half(values: Any) -> float:
@@ -227,8 +227,8 @@ def find_half(values: Any) -> float:
 
 
 def describe_cost(study: Study) -> str:
-    ended = study.trials[study.trials.state != FAILED]
-    return f"{len(ended)} trials, {ended.seconds.sum() / 60:.0f} minutes of training"
+    trials = study.trials[study.trials.state != FAILED]
+    return f"{len(trials)} trials, {trials.seconds.sum() / 60:.0f} minutes of training"
 
 
 def write_index(root: Path) -> None:
@@ -289,8 +289,8 @@ def draw_study(study: Study) -> Any:
     if best.empty:
         return None
     trials = trials[trials.arm.isin(best.index)]
-    first = trials.groupby("arm").trial.first()
-    names = {arm: arm if len(arm) <= _WIDE else f"trial {first[arm]}" for arm in first.index}
+    numbers = trials.groupby("arm").trial.first()
+    names = {arm: arm if len(arm) <= _WIDTH else f"trial {numbers[arm]}" for arm in numbers.index}
     trials = trials.assign(arm=trials.arm.map(names))
     figure = new_figure(9, 5.2 + 0.4 * len(best))
     upper, lower = figure.subplots(2, 1, height_ratios=(4, 1.2 + 0.4 * len(best)))
@@ -348,6 +348,6 @@ def _read_points(study: Study, trials: Frame) -> Frame:
 
 def find_start(trials: Frame) -> Any:
     """The wins (0..1) of the common start at each seed; None if arms begin with other models."""
-    begun = trials[[bool(curve) and curve[0][0] == 0 for curve in trials.curve]]
-    wins = begun.curve.map(lambda curve: curve[0][1]).groupby(begun.seed)
-    return wins.first() if len(begun) and (wins.nunique() == 1).all() else None
+    starts = trials[[bool(curve) and curve[0][0] == 0 for curve in trials.curve]]
+    wins = starts.curve.map(lambda curve: curve[0][1]).groupby(starts.seed)
+    return wins.first() if len(starts) and (wins.nunique() == 1).all() else None

@@ -79,8 +79,8 @@ def begin_record(plan: StudyPlan) -> None:
 def _typed_command() -> list[str]:
     """The words that started this study, with the folder of its user's own parts."""
     script, *words = sys.argv
-    own = os.environ.get(CONFIG_DIR)  # where the commands keep --config-dir
-    return [script, *([f"--config-dir={shorten(Path(own))}"] if own else []), *words]
+    folder = os.environ.get(CONFIG_DIR)  # where the commands keep --config-dir
+    return [script, *([f"--config-dir={shorten(Path(folder))}"] if folder else []), *words]
 
 
 @dataclass(kw_only=True)
@@ -101,24 +101,24 @@ class Round:
 
     def count_left(self) -> int:
         """How many trials are not done yet, running ones included."""
-        done = sum(row["state"] in DONE for row in self.list_rows())
-        return max(self.plan.n_trials - done, 0)
+        count = sum(row["state"] in DONE for row in self.list_rows())
+        return max(self.plan.n_trials - count, 0)
 
     def take(self) -> tuple[Trial | None, bool]:
         """A trial to run, if there is one, and whether any run."""
         with lock_study(self.plan.settings.place):
             rows = self.list_rows()
-            running = [row for row in rows if row["state"] == RUNNING]
-            for row in running:
+            runs = [row for row in rows if row["state"] == RUNNING]
+            for row in runs:
                 if (trial := self._claim(row)) is not None:
                     return trial, True
             folders = [int(path.name) for path in self.folder.glob("*") if path.name.isdigit()]
             number = 1 + max([*(row["trial"] for row in rows), *folders], default=-1)
-            if (drawn := self._choose(rows, number)) is None:
-                return None, bool(running)
+            if (choice := self._choose(rows, number)) is None:
+                return None, bool(runs)
             row = {"trial": number, "round": self.part, "state": RUNNING, WINS: None}
-            row |= self.plan.pick(drawn[0])
-            self._write(row, drawn[1])
+            row |= self.plan.pick(choice[0])
+            self._write(row, choice[1])
             return self._claim(row), True
 
     def end(self, trial: Trial, found: Row) -> None:
@@ -154,8 +154,8 @@ class Round:
     def _choose(self, rows: Sequence[Row], number: int) -> tuple[Params, Notes] | None:
         """The point of a new trial, with Optuna's notes; None if there is none."""
         if self.plan.points is None:
-            drawn = sum(row["state"] != FAILED for row in rows)
-            return draw_point(self.plan, rows, number) if drawn < self.plan.n_trials else None
+            count = sum(row["state"] != FAILED for row in rows)
+            return draw_point(self.plan, rows, number) if count < self.plan.n_trials else None
         tried = [self.plan.pick(row) for row in rows if row["trial"] not in self.failed]
         return next(((point, {}) for point in self.plan.points if point not in tried), None)
 
@@ -194,33 +194,33 @@ def open_confirmation(plan: StudyPlan, number: int, winner: Params) -> Round:
     arms, default = {"winner": plan.list_own(best)}, cast(Params, settings.default or {})
     if best != default:  # as where seeds alone vary
         arms["default"] = plan.list_own(default)
-    own = replace(settings, arms=arms, sampler=None, n_trials=None, pruner=None)
-    again = replace(
+    study = replace(settings, arms=arms, sampler=None, n_trials=None, pruner=None)
+    confirmation = replace(
         plan,
-        settings=own,
+        settings=study,
         space=CONFIRMED,
         points=[{ARM: arm, "seed": seed} for seed in settings.confirm_seeds for arm in arms],
         overrides=[*plan.overrides, "trainer.report=true"],
     )
     folder = settings.place / "trials" / f"{settings.name}-confirm-{number}"
-    return Round(part=CONFIRMATION, plan=again, folder=folder)
+    return Round(part=CONFIRMATION, plan=confirmation, folder=folder)
 
 
 def write_games(plan: StudyPlan) -> None:
     """Write games.csv.xz. Trials whose run folder is not here keep the games that it has."""
     path = plan.settings.place / GAMES
     with lock_study(path.parent):
-        known = pd.read_csv(path, dtype=str, keep_default_na=False) if path.exists() else None
+        table = pd.read_csv(path, dtype=str, keep_default_na=False) if path.exists() else None
         parts = []
         for row in read_record(path.parent)["trials"]:
             log = ROOT / row.get("run", "") / "validation_games.jsonl"
             if row["state"] in DONE and log.is_file():
                 parts.append(_read_games(plan, row, log))
-            elif known is not None:
-                mine = (known["round"] == row["round"]) & (known["trial"] == str(row["trial"]))
-                parts.append(known[mine])
-        if parts and (found := pd.concat(parts)).size:
-            text = found.to_csv(index=False, lineterminator="\n")
+            elif table is not None:
+                mask = (table["round"] == row["round"]) & (table["trial"] == str(row["trial"]))
+                parts.append(table[mask])
+        if parts and (games := pd.concat(parts)).size:
+            text = games.to_csv(index=False, lineterminator="\n")
             write_bytes(path, lzma.compress(text.encode(), preset=9))
 
 
@@ -243,7 +243,7 @@ def _read_games(plan: StudyPlan, row: Row, log: Path) -> Any:
 
 def _spell(game: Mapping[str, Any]) -> str:
     """The guesses of a game, - for one that could not be read and ! behind a refused one."""
-    told = zip(game["guesses"], game["kinds"], strict=True)
+    pairs = zip(game["guesses"], game["kinds"], strict=True)
     return " ".join(
-        f"{word or '-'}{'!' if word and kind != 'accepted' else ''}" for word, kind in told
+        f"{word or '-'}{'!' if word and kind != 'accepted' else ''}" for word, kind in pairs
     )

@@ -67,7 +67,7 @@ def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], Any]) -> None:
         print(f"{plan.n_trials} trials, each with its output.log. In the first,\n{works[0]}")
         tell_power(plan)
     try:
-        left = run_trials(plan)
+        failures = run_trials(plan)
     except StudyStopped as error:
         fail(str(error), code=1)
     print_verdicts(place)
@@ -76,9 +76,9 @@ def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], Any]) -> None:
         with announce("writing the page of the study"):
             write_page(place)
     print(f"\nreport: {page}", flush=True)
-    if left:
-        again = f"{left} trials failed; run the same command to try them again"
-        fail(f"study {settings.name}: {again}", code=1)
+    if failures:
+        hint = f"{failures} trials failed; run the same command to try them again"
+        fail(f"study {settings.name}: {hint}", code=1)
 
 
 def run_trials(plan: StudyPlan) -> int:
@@ -92,16 +92,16 @@ def run_trials(plan: StudyPlan) -> int:
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         begin_record(plan)
         search = open_search(plan)
-        if done := plan.n_trials - search.count_left():
-            print(f"{done} finished trials come from {plan.settings.place / RECORD}")
+        if count := plan.n_trials - search.count_left():
+            print(f"{count} finished trials come from {plan.settings.place / RECORD}")
         try:
-            left = _run_round(search)
+            failures = _run_round(search)
             if plan.settings.confirm_seeds and (confirmation := _find_winner(search)):
-                left += _run_round(confirmation)
+                failures += _run_round(confirmation)
         finally:
             write_games(plan)
-    print(f"study {plan.settings.name} {'has ended' if left else 'is finished'}")
-    return left
+    print(f"study {plan.settings.name} {'has ended' if failures else 'is finished'}")
+    return failures
 
 
 def _find_winner(search: Round) -> Round | None:
@@ -119,27 +119,27 @@ def _run_round(part: Round) -> int:
     """Run trials until all are done, here or elsewhere. Returns how many have no result."""
     trials: list[Trial] = []  # that run here
     causes: list[str | None] = []  # of the failures of ended trials
-    total = left = part.count_left()
+    total = rest = part.count_left()
 
     def tell() -> str:
-        told = [f"trial {trial.number}: {trial.seen}" for trial in trials]
-        return "; ".join(told) or "waiting for other workers"
+        texts = [f"trial {trial.number}: {trial.seen}" for trial in trials]
+        return "; ".join(texts) or "waiting for other workers"
 
     def count() -> Amount:
-        return Amount(round(total - left + sum(trial.done for trial in trials), 1), total)
+        return Amount(round(total - rest + sum(trial.done for trial in trials), 1), total)
 
     with announce(tell, count, every=60.0), Interrupts() as signals:
         signals.hold()
         try:
             while _fill(part, trials):
                 for trial in [*trials]:
-                    if (found := trial.step()) is not None:
+                    if (result := trial.step()) is not None:
                         trials.remove(trial)
-                        part.end(trial, found)
-                        left = part.count_left()
-                        end = f"{_name(trial, part)}  {_format_end(found)}  {left} to go"
+                        part.end(trial, result)
+                        rest = part.count_left()
+                        end = f"{_name(trial, part)}  {_format_end(result)}  {rest} to go"
                         print(dated(end), flush=True)
-                        causes.append(found.get("cause"))
+                        causes.append(result.get("cause"))
                         _check_failures(part, causes[-FAILURES:])
                 signals.check()
                 time.sleep(POLL)
@@ -161,8 +161,8 @@ def _fill(part: Round, trials: list[Trial]) -> bool:
         trial, running = part.take()
         if trial is None:
             return running  # other workers have the rest, and may die
-        begins = "resumes" if trial.path else "starts"
-        print(dated(f"{_name(trial, part)}  {begins} in {shorten(trial.folder)}"), flush=True)
+        verb = "resumes" if trial.path else "starts"
+        print(dated(f"{_name(trial, part)}  {verb} in {shorten(trial.folder)}"), flush=True)
         trials.append(trial)
     return True
 
@@ -181,21 +181,21 @@ def _name(trial: Trial, part: Round) -> str:
 def _format_end(row: Row) -> str:
     """State and wins of a trial; of a poor one, the most before it was stopped."""
     wins = row.get(WINS) or max(list_reports(row), default=None)
-    shown = "" if wins is None else f"{100 * wins:.1f} %"
-    return "  ".join(filter(None, [row["state"], shown, row.get("cause")]))
+    text = "" if wins is None else f"{100 * wins:.1f} %"
+    return "  ".join(filter(None, [row["state"], text, row.get("cause")]))
 
 
 def print_verdicts(folder: Path) -> None:
     """Print the verdicts of a study beside the shipped ones, or why it has none."""
     study = read_study(folder)
-    effects, shipped, before = judge(study), ROOT / "sweeps" / study.name, {}
+    effects, reference, by_name = judge(study), ROOT / "sweeps" / study.name, {}
     if not effects:
         print(explain_silence(study))
-    if (shipped / RECORD).is_file() and shipped.resolve() != folder.resolve():
-        before = {effect.name: effect for effect in judge(read_study(shipped))}
+    if (reference / RECORD).is_file() and reference.resolve() != folder.resolve():
+        by_name = {effect.name: effect for effect in judge(read_study(reference))}
     for effect in effects:
         print(f"\n{wrap(describe_effect(effect, study.measure))}")
-        if effect.name in before:
-            print(wrap(f"As shipped, {describe_effect(before[effect.name], study.measure)}"))
+        if effect.name in by_name:
+            print(wrap(f"As shipped, {describe_effect(by_name[effect.name], study.measure)}"))
     if effects:
         print(f"\n{wrap(describe_source(study, len(effects)))}")

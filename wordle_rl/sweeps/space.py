@@ -28,7 +28,7 @@ Scalar = None | bool | int | float | str
 Params = Mapping[str, Scalar]
 Distribution = CategoricalDistribution | IntDistribution | FloatDistribution
 Space = Mapping[str, Distribution]
-_PLAIN = re.compile(r"[\w./:+-]+|[\[{].*[\]}]")  # needs no quotes on the command line
+_PLAIN_TEXT = re.compile(r"[\w./:+-]+|[\[{].*[\]}]")  # needs no quotes on the command line
 
 
 def parse_params(params: Mapping[str, Any]) -> tuple[dict[str, Distribution], list[str]]:
@@ -44,7 +44,7 @@ def key_of(override: str) -> str:
 
 def parse_overrides(lines: Sequence[str]) -> tuple[dict[str, Distribution], list[str]]:
     """Returns the search space of the overrides, and those with a single value as written."""
-    space, fixed = {}, []
+    space, constants = {}, []
     keys = [key_of(line) for line in lines]
     for override, key in zip(OverridesParser.create().parse_overrides([*lines]), keys, strict=True):
         if override.is_sweep_override():
@@ -55,8 +55,8 @@ def parse_overrides(lines: Sequence[str]) -> tuple[dict[str, Distribution], list
             except ValueError as error:
                 raise ConfigError(f"{override.input_line}: {error}") from None
         else:
-            fixed.append(str(override.input_line))
-    return space, fixed
+            constants.append(str(override.input_line))
+    return space, constants
 
 
 def _parse_distribution(override: Override) -> Distribution:
@@ -100,19 +100,19 @@ def _format_value(value: Any) -> str:
 def format_overrides(params: Params) -> list[str]:
     """Parameters as overrides."""
     texts = {name: _format_value(value) for name, value in params.items()}
-    return [f"{n}={t if _PLAIN.fullmatch(t) else quote(t)}" for n, t in texts.items()]
+    return [f"{n}={t if _PLAIN_TEXT.fullmatch(t) else quote(t)}" for n, t in texts.items()]
 
 
 def format_params(params: Params, space: Space) -> str:
     """Parameters in one line: the last part of each name, and numbers of an interval in short."""
-    shown = []
+    texts = []
     for name, value in params.items():
         if isinstance(value, float):
-            item, short = space.get(name), f"{value:.4g}"
+            item, text = space.get(name), f"{value:.4g}"
             rounded = isinstance(item, FloatDistribution) and item.step is None
-            value = short if rounded or float(short) == value else repr(value)
-        shown.append(f"{name.rpartition('.')[2]}={value}")
-    return " ".join(shown)
+            value = text if rounded or float(text) == value else repr(value)
+        texts.append(f"{name.rpartition('.')[2]}={value}")
+    return " ".join(texts)
 
 
 def name_arm(params: Params, space: Space) -> str:
@@ -155,6 +155,6 @@ def list_probes(space: Space) -> list[dict[str, Scalar]]:
         else [item.low, item.high]
         for name, item in space.items()
     }
-    first = {name: values[0] for name, values in ends.items()}
-    others = [(n, v) for n, values in ends.items() for v in values[1:] if n != "seed"]
-    return [first, *({**first, name: value} for name, value in others)]
+    base = {name: values[0] for name, values in ends.items()}
+    pairs = [(n, v) for n, values in ends.items() for v in values[1:] if n != "seed"]
+    return [base, *({**base, name: value} for name, value in pairs)]

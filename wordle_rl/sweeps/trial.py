@@ -29,7 +29,7 @@ TESTED = ("win_rate", "mean_guesses_with_losses")  # of summary.json: its report
 CURVE, GAMES, SECONDS, SPREAD = "val/win_rate", "total/games", "time/step", "groups/zero_spread"
 PATIENCE = 60.0  # seconds that a run may take to save after it was asked to stop
 RETRIES = 3  # times that a trial continues after its run was killed
-_STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)  # exit codes of a run that saved
+_STOP_CODES = (128 + signal.SIGINT, 128 + signal.SIGTERM)  # exit codes of a run that saved
 Row: TypeAlias = dict[str, Any]  # of a trial: its number, round, state, wins, parameters, figures
 
 
@@ -46,9 +46,9 @@ class Trial:
     seen: str = field(default="begins", init=False)  # what its run logs, in words
     done: float = field(default=0.0, init=False)  # share of its steps
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
-    _said: int = field(default=0, init=False)  # bytes in output.log before the child
-    _left: int = field(default=RETRIES, init=False)
-    _read: int = field(default=0, init=False)  # bytes of metrics.jsonl
+    _log_start: int = field(default=0, init=False)  # bytes in output.log before the child
+    _retries: int = field(default=RETRIES, init=False)
+    _offset: int = field(default=0, init=False)  # bytes of metrics.jsonl
     _records: list[dict[str, Any]] = field(default_factory=list, init=False)  # what it says
 
     @property
@@ -57,11 +57,11 @@ class Trial:
 
     def step(self) -> Row | None:
         """Start, continue or look at the run. Returns state and figures of a trial that ended."""
-        child, known = self._child, len(self._list_wins())
+        child, count = self._child, len(self._list_wins())
         if child is not None and child.poll() is None:
             self._look()
             wins = self._list_wins()
-            if known < len(wins) < self.plan.settings.budget.validations and self.is_poor(wins):
+            if count < len(wins) < self.plan.settings.budget.validations and self.is_poor(wins):
                 self.stop()
                 return {"state": PRUNED, **self._describe({})}
             return None
@@ -72,9 +72,9 @@ class Trial:
         if child is not None:
             code = child.returncode
             cause = self._explain_failure(code)
-            if not self._left or not (code < 0 or code in _STOPPED):
+            if not self._retries or not (code < 0 or code in _STOP_CODES):
                 return {"state": FAILED, "cause": cause}
-            self._left -= 1
+            self._retries -= 1
             print(f"trial {self.number} was killed and continues: {cause}")
         self._start()
         return None
@@ -95,16 +95,16 @@ class Trial:
             child.wait()
 
     def _start(self) -> None:
-        given = [*self.plan.build_run(self.params), f"output_dir={quote(str(self.folder))}"]
+        arguments = [*self.plan.build_run(self.params), f"output_dir={quote(str(self.folder))}"]
         if self.path:
-            given = [f"resume={quote(str(self.path))}"]
-        usable = getattr(os, "sched_getaffinity", None)  # not on a Mac
-        cores = len(usable(0)) if usable else os.cpu_count() or 1
+            arguments = [f"resume={quote(str(self.path))}"]
+        affinity = getattr(os, "sched_getaffinity", None)  # not on a Mac
+        cores = len(affinity(0)) if affinity else os.cpu_count() or 1
         threads = max(cores // self.plan.settings.jobs, 1)
         with open(self.folder / "output.log", "ab") as output:
-            self._said = output.tell()
+            self._log_start = output.tell()
             self._child = subprocess.Popen(
-                [*train_command(), *given],
+                [*train_command(), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -118,9 +118,9 @@ class Trial:
         path = self.path / "metrics.jsonl" if self.path else None
         if path is None or not path.exists():
             return
-        if path.stat().st_size < self._read:  # a run that continues has cut it back
-            self._read, self._records = 0, []
-        records, self._read = StepLog(path).read_on(self._read)
+        if path.stat().st_size < self._offset:  # a run that continues has cut it back
+            self._offset, self._records = 0, []
+        records, self._offset = StepLog(path).read_on(self._offset)
         self._records += records
         if records:
             steps = read_config(path.parent).get("trainer", {}).get("steps", "?")
@@ -165,12 +165,12 @@ class Trial:
     def _explain_failure(self, code: int) -> str:
         """Why a run failed: its own error line, or the last line that it wrote."""
         log = self.folder / "output.log"
-        text = log.read_bytes()[self._said :].decode("utf-8", "replace")
-        said = [line.strip() for line in text.splitlines() if line.strip()]
-        errors = [line.removeprefix("error: ") for line in said if line.startswith("error: ")]
-        last = (errors or said or ["it wrote nothing"])[-1]
-        ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return f"{last} ({ended}, no summary.json; full output in {log})"
+        text = log.read_bytes()[self._log_start :].decode("utf-8", "replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+        cause = (errors or lines or ["it wrote nothing"])[-1]
+        status = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return f"{cause} ({status}, no summary.json; full output in {log})"
 
 
 def list_reports(row: Row) -> list[float]:

@@ -135,13 +135,13 @@ def read_study(folder: Path) -> Study:
     rows = [row for row in about["trials"] if row["state"] != RUNNING]
     if not rows:
         raise ValueError(f"{folder / RECORD}: has no trials, so the study did not run yet")
-    searched = about["identity"]["space"]
-    space: Any = {name: json_to_distribution(json.dumps(item)) for name, item in searched.items()}
+    specs = about["identity"]["space"]
+    space: Any = {name: json_to_distribution(json.dumps(item)) for name, item in specs.items()}
     spaces = {SEARCH: space, CONFIRMATION: CONFIRMED}
-    blank = {**dict.fromkeys(_FIGURES, math.nan), "lineage": "", "curve": [], "metrics": {}}
+    defaults = {**dict.fromkeys(_FIGURES, math.nan), "lineage": "", "curve": [], "metrics": {}}
     trials: Any = pd.DataFrame(
         {
-            **blank,
+            **defaults,
             **{name: value for name, value in row.items() if value is not None},
             "seed": int(row.get("seed") or 0),
             "arm": name_arm(row, spaces[row["round"]]),
@@ -192,26 +192,26 @@ class Effect:
 
 def judge(study: Study) -> list[Effect]:
     """The verdicts on a grid's comparisons, corrected together, and on fresh seeds if they ran."""
-    identity, asked = study.about["identity"], study.about["analysis"].get("comparisons") or {}
+    identity, requests = study.about["identity"], study.about["analysis"].get("comparisons") or {}
     pairs = {}
     if identity["grid"]:
         arms = study.select(SEARCH).arm.unique()
-        pairs, _ = pair_arms(arms, study.space, identity.get("default"), asked)
-    fresh = {"winner against default, fresh seeds": ("winner", "default")}
-    return [*_compare(study, SEARCH, pairs), *_compare(study, CONFIRMATION, fresh)]
+        pairs, _ = pair_arms(arms, study.space, identity.get("default"), requests)
+    confirmation = {"winner against default, fresh seeds": ("winner", "default")}
+    return [*_compare(study, SEARCH, pairs), *_compare(study, CONFIRMATION, confirmation)]
 
 
 def _compare(study: Study, part: str, pairs: Mapping[str, tuple[str, str]]) -> list[Effect]:
-    arms, lost = {arm for pair in pairs.values() for arm in pair}, set()
+    arms, losers = {arm for pair in pairs.values() for arm in pair}, set()
     cells = measure_cells(study, part, study.measure).reindex(columns=[*arms])
     if study.measure in (MEASURES["wins"], MEASURES["guesses"]):
         wins = measure_cells(study, part, MEASURES["wins"]).max()
-        lost = {*wins.index[wins == 0.0]}
+        losers = {*wins.index[wins == 0.0]}
     spreads = {}
     for name, pair in pairs.items():
         spread = measure_spread(*(cells[arm] for arm in pair))
         if spread is not None:  # arms that win nothing have nothing to compare
-            spreads[name] = replace(spread, error=0.0) if {*pair} <= lost else spread
+            spreads[name] = replace(spread, error=0.0) if {*pair} <= losers else spread
     return find_verdicts(spreads, study.measure, study.margin)
 
 
@@ -227,31 +227,31 @@ def pair_arms(
     compared with it, or with the first arm if it was not played.
     """
     default = default or {}
-    found, left_out = {}, []
+    pairs, omissions = {}, []
     for name, pair in comparisons.items():
         one, other = (
             name_arm({**default, **({ARM: arm} if isinstance(arm, str) else arm)}, space)
             for arm in pair
         )
         if {one, other} <= {*arms}:
-            found[name] = (one, other)
+            pairs[name] = (one, other)
         else:
-            left_out.append(name)
-    if not found:
+            omissions.append(name)
+    if not pairs:
         base, *_ = [arm for arm in arms if arm == name_arm(default, space)] or arms
-        found = {f"{arm} against {base}": (arm, base) for arm in arms if arm != base}
-    return found, left_out
+        pairs = {f"{arm} against {base}": (arm, base) for arm in arms if arm != base}
+    return pairs, omissions
 
 
 def find_winner(study: Study) -> int | None:
     """The first trial of the best arm with all seeds, by guesses if measured, else by wins."""
-    ended = study.select(SEARCH)
-    ended = ended[ended.state == COMPLETE]
-    score = -ended.guesses if study.measure is MEASURES["guesses"] else ended[WINS]
-    arms = ended.assign(score=score).dropna(subset="score").groupby("arm", sort=False)
+    trials = study.select(SEARCH)
+    trials = trials[trials.state == COMPLETE]
+    score = -trials.guesses if study.measure is MEASURES["guesses"] else trials[WINS]
+    arms = trials.assign(score=score).dropna(subset="score").groupby("arm", sort=False)
     arms = arms.agg(seeds=("seed", "size"), score=("score", "mean"), trial=("trial", "first"))
-    full = arms[arms.seeds == arms.seeds.max()]
-    return int(full.trial[full.score.idxmax()]) if len(full) else None
+    candidates = arms[arms.seeds == arms.seeds.max()]
+    return int(candidates.trial[candidates.score.idxmax()]) if len(candidates) else None
 
 
 def measure_cells(study: Study, part: str, measure: Measure) -> Frame:
@@ -266,8 +266,8 @@ def measure_cells(study: Study, part: str, measure: Measure) -> Frame:
     if measure.of_games is None or games.empty:
         cells = trials.assign(secret="", value=trials.get(measure.figure, math.nan))
     else:
-        first = 1 if measure.over_time else games.groupby("trial").step.transform("max")
-        games = games[games.step >= first]
+        start = 1 if measure.over_time else games.groupby("trial").step.transform("max")
+        games = games[games.step >= start]
         cells = games.assign(value=measure.of_games(games).astype(float))
     cells = cells.dropna(subset="value")
     return cells.groupby(["arm", "seed", "secret"]).value.mean().unstack("arm")
@@ -280,26 +280,26 @@ def measure_spread(one: Column, other: Column) -> Spread | None:
     count, secrets = len(set(seeds)), len(set(words))
     if count < 2:
         return None
-    between = float(gaps.groupby(level="seed").mean().var(ddof=1))
-    squared = between / count
+    variance = float(gaps.groupby(level="seed").mean().var(ddof=1))
+    square = variance / count
     if secrets > 1:
-        off = (gaps - gaps.mean()).to_numpy()
-        seed, word, cell = (_squared_error(off, by) for by in (seeds, words, np.arange(len(off))))
+        dev = (gaps - gaps.mean()).to_numpy()
+        seed, word, cell = (_squared_error(dev, by) for by in (seeds, words, np.arange(len(dev))))
         # By chance the error of both may be smaller than the error of one, which is then better.
-        squared = max(squared, word, seed + word - cell)
+        square = max(square, word, seed + word - cell)
     return Spread(
         mean=float(gaps.mean()),
-        error=math.sqrt(squared),
-        seed_variance=between,
+        error=math.sqrt(square),
+        seed_variance=variance,
         seeds=count,
         secrets=secrets,
     )
 
 
-def _squared_error(off: np.ndarray, cluster: np.ndarray) -> float:
-    """Of the mean. off: from the mean; cluster: of each number."""
-    sums = np.bincount(cluster, off)
-    return float((sums**2).sum()) / len(off) ** 2 * len(sums) / (len(sums) - 1)
+def _squared_error(dev: np.ndarray, cluster: np.ndarray) -> float:
+    """Of the mean. dev: from the mean; cluster: of each number."""
+    sums = np.bincount(cluster, dev)
+    return float((sums**2).sum()) / len(dev) ** 2 * len(sums) / (len(sums) - 1)
 
 
 def find_verdicts(spreads: Mapping[str, Spread], measure: Measure, margin: float) -> list[Effect]:
@@ -310,12 +310,12 @@ def find_verdicts(spreads: Mapping[str, Spread], measure: Measure, margin: float
     from scipy.stats import t
 
     # The chance of such a mean if there were no difference.
-    alone = [
+    p_values = [
         float(2 * t.sf(abs(s.mean) / s.error, s.seeds - 1)) if s.error else 1.0
         for s in spreads.values()
     ]
     effects = []
-    for (name, spread), p, level in zip(spreads.items(), *correct(alone), strict=True):
+    for (name, spread), p, level in zip(spreads.items(), *correct(p_values), strict=True):
         half = t.ppf(1 - level / 2, spread.seeds - 1) * spread.error
         low, high = (float(measure.scale * (spread.mean + way * half)) for way in (-1, 1))
         verdict = UNDECIDED
@@ -348,11 +348,11 @@ def correct(alone: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     agree: once one fails, all after it keep its level.
     """
     order, rank = np.argsort(alone, kind="stable"), np.arange(len(alone))
-    corrected, levels = np.ones(len(alone)), np.ones(len(alone))
-    left = len(alone) - rank
-    corrected[order] = np.minimum(np.maximum.accumulate(left * np.array(alone)[order]), 1)
-    levels[order] = ERROR / (len(alone) - np.minimum(rank, (corrected <= ERROR).sum()))
-    return corrected, levels
+    p_values, levels = np.ones(len(alone)), np.ones(len(alone))
+    factors = len(alone) - rank
+    p_values[order] = np.minimum(np.maximum.accumulate(factors * np.array(alone)[order]), 1)
+    levels[order] = ERROR / (len(alone) - np.minimum(rank, (p_values <= ERROR).sum()))
+    return p_values, levels
 
 
 def find_resolution(spread: Spread, *, comparisons: int) -> float:
@@ -368,5 +368,5 @@ def find_resolution(spread: Spread, *, comparisons: int) -> float:
     freedom = spread.seeds - 1
     least = t.ppf(1 - ERROR / comparisons / 2, freedom)
     # The chance that a t this many standard errors off passes the least one.
-    size: Any = brentq(lambda away: nct.sf(least, freedom, away) - POWER, 0.0, 10 * least)
+    size: Any = brentq(lambda shift: nct.sf(least, freedom, shift) - POWER, 0.0, 10 * least)
     return float(size) * spread.error

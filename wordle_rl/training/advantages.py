@@ -43,7 +43,7 @@ def reward_rollouts(step: Step, rollouts: Sequence[Rollout]) -> list[Rollout]:
     if step.recipe.algorithm.needs.scores:
         rollouts = _score_talks(step, rollouts)
     with step.policy.timers("reward"):
-        return [replace(one, reward=_reward(step.recipe, one)) for one in rollouts]
+        return [replace(rollout, reward=_reward(step.recipe, rollout)) for rollout in rollouts]
 
 
 def _reward(recipe: Recipe, rollout: Rollout) -> GameReward:
@@ -65,7 +65,7 @@ def _reward(recipe: Recipe, rollout: Rollout) -> GameReward:
 def _score_talks(step: Step, rollouts: Sequence[Rollout]) -> list[Rollout]:
     """The rollouts with the trainer's scores of their conversations."""
     policy, algorithm = step.policy, step.recipe.algorithm
-    batch = pad([t for one in rollouts for t in one.talks], step.form.chat.tokenizer.pad_id)
+    batch = pad([t for rollout in rollouts for t in rollout.talks], step.form.chat.tokenizer.pad_id)
     arrays = {"old_logprobs": policy.score(batch)}
     if algorithm.needs.reference:
         arrays["ref_logprobs"] = policy.score(batch, reference=True)
@@ -75,7 +75,7 @@ def _score_talks(step: Step, rollouts: Sequence[Rollout]) -> list[Rollout]:
         {name: values[row, :end] for name, values in arrays.items()}
         for row, end in enumerate(batch.lengths)
     )
-    return [replace(one, scores=[next(scores) for _ in one.talks]) for one in rollouts]
+    return [replace(rollout, scores=[next(scores) for _ in rollout.talks]) for rollout in rollouts]
 
 
 def credit_rollouts(step: Step, rollouts: Sequence[Rollout]) -> Advantages:
@@ -102,15 +102,15 @@ def step_advantages(rollouts: Sequence[Rollout], recipe: Recipe) -> Advantages:
                 for rollout in rollouts
             ],
             values=[
-                _turn_values(rollout, of, discount)
-                for rollout, of in zip(rollouts, returns, strict=True)
+                _turn_values(rollout, values, discount)
+                for rollout, values in zip(rollouts, returns, strict=True)
             ]
             if needs.values
             else None,
             by_turn=by_turn,
             discount=discount,
             states=[[turn.state for turn in rollout.game.turns] for rollout in rollouts],
-            parts=[parts_of(one, recipe) for one in rollouts] if needs.parts else [],
+            parts=[parts_of(rollout, recipe) for rollout in rollouts] if needs.parts else [],
             weights=recipe.rewards.weights,
         )
     )
@@ -143,11 +143,11 @@ def _turn_values(rollout: Rollout, returns: Array, discount: float) -> Array:
     values = np.append(np.full(len(returns), np.nan), 0.0)
     for talk, score in zip(rollout.talks, rollout.scores, strict=True):
         for turn, part in talk.answers.items():
-            if drawn := [place for place in part if talk.drawn[place]]:
-                values[turn] = score["old_values"][drawn[0]]
-    earned = returns - discount * np.append(returns[1:], 0.0)
+            if places := [place for place in part if talk.drawn[place]]:
+                values[turn] = score["old_values"][places[0]]
+    rewards = returns - discount * np.append(returns[1:], 0.0)
     for turn in np.flatnonzero(np.isnan(values))[::-1]:
-        values[turn] = earned[turn] + discount * values[turn + 1]
+        values[turn] = rewards[turn] + discount * values[turn + 1]
     return values[:-1]
 
 
@@ -197,22 +197,22 @@ def _add_letters(
     """Add weight x the advantages by one judge to the tokens of each answer, [R] of [K]."""
     assert recipe.knowledge is not None
     rewards: dict[tuple[int, int, int], list[float]] = defaultdict(list)  # by group, turn, letter
-    judged: list[tuple[Array, tuple[int, int], list[float], list[int]]] = []
+    verdicts: list[tuple[Array, tuple[int, int], list[float], list[int]]] = []
     for tokens_of, rollout in zip(advantages, rollouts, strict=True):
-        answers = ((talk, *one) for talk in rollout.talks for one in talk.answers.items())
+        answers = ((talk, *answer) for talk in rollout.talks for answer in talk.answers.items())
         for tokens, (talk, number, part) in zip(tokens_of, answers, strict=True):
             ids, turn = talk.ids[part.start : part.stop], rollout.game.turns[number]
             if turn.guess is None or not any(talk.drawn[part.start : part.stop]):
                 continue
-            spoiling = recipe.knowledge.spoiling_letter(turn.guess, turn.state, letter_from)
-            kept = [1.0] * WORD_LENGTH if spoiling is None else [1.0] * spoiling + [0.0]
-            for letter, reward in enumerate(kept):
+            spoiler = recipe.knowledge.spoiling_letter(turn.guess, turn.state, letter_from)
+            marks = [1.0] * WORD_LENGTH if spoiler is None else [1.0] * spoiler + [0.0]
+            for letter, reward in enumerate(marks):
                 rewards[rollout.group, number, letter].append(reward)
             places = locate_letters(ids, turn.guess, tokenizer)
-            judged.append((tokens, (rollout.group, number), kept, places))
+            verdicts.append((tokens, (rollout.group, number), marks, places))
     means = {key: float(np.mean(values)) for key, values in rewards.items()}
-    for tokens, key, kept, places in judged:
-        for letter, (reward, place) in enumerate(zip(kept, places, strict=False)):
+    for tokens, key, marks, places in verdicts:
+        for letter, (reward, place) in enumerate(zip(marks, places, strict=False)):
             tokens[place] += weight * (reward - means[*key, letter])
 
 

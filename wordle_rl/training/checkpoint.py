@@ -48,15 +48,15 @@ class RunState:
 
     def count(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """Add a step's games and groups to the totals. Returns the totals as metrics."""
-        groups, resampled = metrics["groups/played"], metrics["groups/resampled"]
+        groups, num_resampled = metrics["groups/played"], metrics["groups/resampled"]
         for name, count in {
             "games": metrics["train/games"],
             "extra_games": metrics["train/extra_games"],
             "wins": metrics["train/wins"],
             "groups": groups,
             "zero_spread_groups": round(metrics["groups/zero_spread"] * groups),
-            "skipped_groups": round(metrics["groups/skipped"] * (groups - resampled)),
-            "resampled_groups": resampled,
+            "skipped_groups": round(metrics["groups/skipped"] * (groups - num_resampled)),
+            "resampled_groups": num_resampled,
         }.items():
             self.totals[name] = self.totals.get(name, 0.0) + count
         failed = metrics.get("update/skipped", 0.0) > 0
@@ -95,7 +95,7 @@ class Checkpointing:
         self._writes = policy.processes.rank == 0
         self._store = CheckpointStore(folder.checkpoints, read_only=not self._writes)
         self._model = folder.path / "model"
-        self._saved: int | None = None  # step of the last checkpoint saved or restored
+        self._saved_step: int | None = None  # step of the last checkpoint saved or restored
         self.restored: Path | None = None  # the checkpoint that the run continues from
         self.more: list[Callable[[Path], None]] = []  # write what others keep into its folder
 
@@ -104,8 +104,8 @@ class Checkpointing:
 
         Returns the run's state, and the samples that wait to be learnt.
         """
-        newest = self._store.load_latest() if self._writes else None
-        checkpoint = self._policy.processes.gather(newest)[0]
+        path = self._store.load_latest() if self._writes else None
+        checkpoint = self._policy.processes.gather(path)[0]
         if checkpoint is None:
             return RunState(), []
         self._policy.load(checkpoint)
@@ -113,7 +113,7 @@ class Checkpointing:
         state = RunState(**read_object(checkpoint / _STATE))
         self._curriculum.load_state_dict(state.curriculum)
         if state.begun:
-            self._saved = state.step
+            self._saved_step = state.step
             if self._writes and state.best_step == state.step:
                 self._store.mark_best(state.step)  # the run may have been killed before this
         file = checkpoint / _SAMPLES
@@ -137,20 +137,20 @@ class Checkpointing:
             for write_more in self.more:
                 write_more(folder)
 
-        if state.step != self._saved:
+        if state.step != self._saved_step:
             self._store.save(state.step, write)
-            self._saved = state.step
+            self._saved_step = state.step
         if best:
             self._store.mark_best(state.step)
 
     def load_best(self) -> int:
         """Load the best readable checkpoint into the policy. Returns its step."""
         with user_errors():
-            best = self._store.load_best() if self._writes else None
-        found = self._policy.processes.gather(best)[0]
-        assert found is not None
-        self._policy.load(found)
-        return step_of(found)
+            path = self._store.load_best() if self._writes else None
+        checkpoint = self._policy.processes.gather(path)[0]
+        assert checkpoint is not None
+        self._policy.load(checkpoint)
+        return step_of(checkpoint)
 
     def export(self, state: RunState, step: int, drawn: str) -> None:
         """Write the policy to the run's folder `model`. step: the one its weights are from.
@@ -166,7 +166,7 @@ class Checkpointing:
 def describe_export(folder: Path, step: int, state: RunState, drawn: str) -> str:
     """Two lines: which checkpoint is the best, and where its model is. step: the exported one."""
     wins, guesses, _ = state.best
-    lost = "" if step == state.best_step else f" is lost, so step {step} was exported"
-    had = f"{100 * wins:.1f} % wins, {-guesses:.2f} guesses (a lost game counts one more)"
-    best = f"best checkpoint: step {state.best_step}{lost}"
-    return f"{best}; validation, {drawn}, had {had}\n{shorten(folder)}"
+    note = "" if step == state.best_step else f" is lost, so step {step} was exported"
+    result = f"{100 * wins:.1f} % wins, {-guesses:.2f} guesses (a lost game counts one more)"
+    line = f"best checkpoint: step {state.best_step}{note}"
+    return f"{line}; validation, {drawn}, had {result}\n{shorten(folder)}"

@@ -35,8 +35,8 @@ class ExampleGroup:
     def after_update(self, policy: Policy) -> dict[str, Any]:
         """The whole record, scored by the policy that has learnt the step, too."""
         after = answer_logprobs(policy, self.rollouts)
-        told = zip(self.record["guesses"], self.before, after, strict=True)
-        return {**self.record, "guesses": [{**g, "before": b, "after": a} for g, b, a in told]}
+        rows = zip(self.record["guesses"], self.before, after, strict=True)
+        return {**self.record, "guesses": [{**g, "before": b, "after": a} for g, b, a in rows]}
 
 
 def choose_example(
@@ -48,36 +48,36 @@ def choose_example(
     """
     if recipe.algorithm.imitates is not None or recipe.dialogues is not None:
         return None
-    taught = np.flatnonzero(advantages.teaches).tolist()
-    chosen = rollouts[(taught or [0])[0]].group
-    members = [i for i, rollout in enumerate(rollouts) if rollout.group == chosen]
+    indices = np.flatnonzero(advantages.teaches).tolist()
+    group_id = rollouts[(indices or [0])[0]].group
+    members = [i for i, rollout in enumerate(rollouts) if rollout.group == group_id]
     group, by_turn = [rollouts[i] for i in members], recipe.rollout.credit == "turn"
     returns = [returns_of(rollout, recipe) for rollout in group]
-    longest = max(map(len, returns))
+    length = max(map(len, returns))
     # What a guess is compared with: the group's guesses of its turn, or its whole games.
-    compared = [
-        [of[turn] for of in returns if len(of) > turn]
+    baselines = [
+        [values[turn] for values in returns if len(values) > turn]
         if by_turn
         else [rollout.reward.total for rollout in group]
-        for turn in range(longest)
+        for turn in range(length)
     ]
     guesses = [
         guess
-        for number, (i, rollout, earned) in enumerate(zip(members, group, returns, strict=True), 1)
-        for guess in _tell_guesses(number, rollout, recipe, earned, advantages.per_turn[i])
+        for number, (i, rollout, values) in enumerate(zip(members, group, returns, strict=True), 1)
+        for guess in _tell_guesses(number, rollout, recipe, values, advantages.per_turn[i])
     ]
-    first = group[0].game
+    game = group[0].game
     record = {
-        "secret": first.secret,
+        "secret": game.secret,
         "kind": recipe.rollout.kind,
-        "turns_used": first.turns[0].state.turn if first.turns else first.state.turn,
+        "turns_used": game.turns[0].state.turn if game.turns else game.state.turn,
         "algorithm": option_of(recipe.algorithm),
         "credit": recipe.rollout.credit,
         "discount": recipe.rollout.discount,
         "temperature": recipe.sampling.temperature,
         "by_letter": advantages.per_token is not None,
         "groups": recipe.rollout.groups,
-        "means": [float(np.mean(rewards)) for rewards in compared],
+        "means": [float(np.mean(rewards)) for rewards in baselines],
         "guesses": guesses,
     }
     return ExampleGroup(rollouts=group, record=record)
@@ -91,15 +91,15 @@ def _tell_guesses(
     advantages: np.ndarray,
 ) -> list[dict[str, Any]]:
     """A record of each guess of a rollout. number: of the rollout in its group, from 1."""
-    played, parts = game_record(rollout.game), parts_of(rollout, recipe)
+    record, parts = game_record(rollout.game), parts_of(rollout, recipe)
     return [
         {
             "game": number,
             "turn": turn,
             "clues": [[clue.guess, clue.marks] for clue in played_turn.state.clues],
-            "guess": played["guesses"][turn],
-            "marks": played["feedback"][turn],
-            "kind": played["kinds"][turn],
+            "guess": record["guesses"][turn],
+            "marks": record["feedback"][turn],
+            "kind": record["kinds"][turn],
             "parts": {name: float(values[turn]) for name, values in parts.items()},
             "reward": float(returns[turn]),
             "advantage": float(advantages[turn]),

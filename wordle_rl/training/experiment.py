@@ -91,7 +91,7 @@ class Experiment:
     def most_earlier_guesses(self) -> int:
         """The most guesses that a game of training begins with."""
         if self.recipe.states is not None:
-            return max(len(given.clues) for given in self.recipe.states)
+            return max(len(state.clues) for state in self.recipe.states)
         return self.recipe.history.most if self.recipe.history else 0
 
 
@@ -99,27 +99,27 @@ def stages_of_run(setup: Experiment, run: str) -> list[Stage]:
     """The stages of the model that this run makes: its start model's stages, then the run."""
     recipe, splits, data = setup.recipe, setup.splits, setup.data
     secrets = {*recipe.secrets, *recipe.allowed_secrets} if data is None else {*data.secrets}
-    held_out, own_secrets = {*splits.val, *splits.test} - secrets, words_digest(secrets)
-    earlier, teacher = stages_of(setup.model.location), recipe.algorithm.imitates
+    holdout, digest = {*splits.val, *splits.test} - secrets, words_digest(secrets)
+    stages, teacher = stages_of(setup.model.location), recipe.algorithm.imitates
     protocol = setup.config["words"]["protocol"]
     location = Path(setup.model.location)  # of a folder, only the last part is told
     start = location.name if location.is_dir() else setup.model.path
-    own = {
+    stage = {
         "run": run,
-        **({} if earlier else {"start": start}),
+        **({} if stages else {"start": start}),
         "algorithm": option_of(recipe.algorithm),
         "player": None if teacher is None or recipe.teacher is None else teacher.player,
         "protocol": protocol,
         **({"allowed_share": recipe.allowed_share} if recipe.allowed_share else {}),
         "secrets": len(secrets),
-        "held_out": 0 if protocol == "all" or (data and data.unknown) else len(held_out),
-        "digests": {"words": setup.words.digest, "splits": splits.digest, "secrets": own_secrets},
+        "held_out": 0 if protocol == "all" or (data and data.unknown) else len(holdout),
+        "digests": {"words": setup.words.digest, "splits": splits.digest, "secrets": digest},
         "prompt": prompt_name(recipe.style),
         "form": recipe.rollout.form,
         **({} if data is None else {"data": data.record()}),
         **({"reference": setup.reference_record} if setup.reference else {}),
     }
-    return [*earlier, own]
+    return [*stages, stage]
 
 
 def describe_run_lineage(stages: Sequence[Stage], setup: Experiment) -> str:

@@ -25,18 +25,18 @@ def measure_seconds(setup: Experiment, work: Workload, policy: Policy, form: For
     recipe, processes = setup.recipe, setup.backend.processes
     groups = recipe.rollout.groups // processes
     part = replace(recipe.rollout, kind="turn", advance="best", groups=groups)
-    alone = replace(recipe, rollout=part, teacher=None, agreement=False)
-    spent = _time_step(Step(policy=policy, form=form, recipe=alone, number=0))
-    once = spent.pop("optimizer", 0.0)
-    drawing = spent["prefill"] + spent["decode"]
-    learning = sum(spent.values()) - drawing
+    trial = replace(recipe, rollout=part, teacher=None, agreement=False)
+    seconds = _time_step(Step(policy=policy, form=form, recipe=trial, number=0))
+    overhead = seconds.pop("optimizer", 0.0)
+    drawing = seconds["prefill"] + seconds["decode"]
+    learning = sum(seconds.values()) - drawing
     answers = recipe.rules.most_answers
     each_game = drawing * answers * recipe.sampling.beams / groups / part.num_generations
     if recipe.teacher is not None and recipe.teacher.guessable is None:
         drawing = 0.0  # a scripted player takes no time
     if recipe.rollout.kind == "turn":
         answers = 1
-    each_step = (drawing + learning) * answers + once
+    each_step = (drawing + learning) * answers + overhead
     return work.steps * each_step + work.held_out * each_game / processes
 
 

@@ -68,9 +68,9 @@ def write_stages(folder: Path, stages: Sequence[Stage]) -> None:
 def base_of(adapter: Path) -> dict[str, str]:
     """What an adapter's record says of the model under it. Empty without a record."""
     file = adapter / RECORD
-    found = read_object(file) if file.is_file() else {}
-    check_entries(file, found, {"base": dict[str, str]})
-    return found.get("base", {})
+    record = read_object(file) if file.is_file() else {}
+    check_entries(file, record, {"base": dict[str, str]})
+    return record.get("base", {})
 
 
 def write_base(adapter: Path, base: Mapping[str, str]) -> None:
@@ -81,8 +81,8 @@ def write_base(adapter: Path, base: Mapping[str, str]) -> None:
 
 def _add_to_record(folder: Path, entries: Mapping[str, Any]) -> None:
     file = folder / RECORD
-    known = read_object(file) if file.is_file() else {}
-    write_json(file, {"stages": [], **known, **entries})
+    record = read_object(file) if file.is_file() else {}
+    write_json(file, {"stages": [], **record, **entries})
 
 
 def prompt_name(style: PromptStyle) -> str:
@@ -113,23 +113,23 @@ def is_clean(stage: Stage, words: WordLists, splits: Splits) -> bool:
     is not clean. A stage on a file is clean if no row lacks its secret and none is held out. The
     stages of its reference must be clean, too.
     """
-    taught = stage.get("reference", {"stages": []})["stages"]
-    if not all(is_clean(other, words, splits) for other in taught):
+    stages = stage.get("reference", {"stages": []})["stages"]
+    if not all(is_clean(other, words, splits) for other in stages):
         return False
-    digests, held = stage.get("digests", {}), stage.get("held_out", -1)
+    digests, num_held_out = stage.get("digests", {}), stage.get("held_out", -1)
     if "data" in stage:
         secrets = {*stage["data"]["secrets"].split()}
         known = bool(secrets) and not stage["data"]["unknown_rows"]
-        own = digests.get("secrets") == words_digest(secrets)
-        return known and own and not secrets & {*splits.test, *splits.val}
+        matches = digests.get("secrets") == words_digest(secrets)
+        return known and matches and not secrets & {*splits.test, *splits.val}
     if stage.get("protocol") not in ("split", "allowed") or digests.get("words") != words.digest:
         return False
-    ordered = splits.secrets("all")  # by hash
-    possible: Iterable[str] = {*words.allowed} - {*ordered[:held]}
+    hash_order = splits.secrets("all")  # by hash
+    candidates: Iterable[str] = {*words.allowed} - {*hash_order[:num_held_out]}
     if stage["protocol"] == "split" and not stage.get("allowed_share"):
-        possible = ordered[held:][: stage.get("secrets")]
-    held_out_all = held >= len(splits.test) + len(splits.val)
-    return held_out_all and digests.get("secrets") == words_digest(possible)
+        candidates = hash_order[num_held_out:][: stage.get("secrets")]
+    held_out_all = num_held_out >= len(splits.test) + len(splits.val)
+    return held_out_all and digests.get("secrets") == words_digest(candidates)
 
 
 def describe_lineage(
@@ -143,22 +143,22 @@ def describe_lineage(
     if start != UNTRAINED:
         chain.append(f"{start} (unknown)" if start else "unknown")
     chain += [f"{given_name(stage['run'])} ({describe_secrets(stage)})" for stage in stages]
-    taught = [f", reference {s['reference']['name']}" for s in stages if "reference" in s]
-    unclean = [given_name(s["run"]) for s in stages if not is_clean(s, words, splits)]
-    if unclean:
-        named = " and ".join(dict.fromkeys(unclean))
-        verdict = f"The training games of {named} could have validation or test secrets."
+    references = [f", reference {s['reference']['name']}" for s in stages if "reference" in s]
+    names = [given_name(s["run"]) for s in stages if not is_clean(s, words, splits)]
+    if names:
+        runs = " and ".join(dict.fromkeys(names))
+        verdict = f"The training games of {runs} could have validation or test secrets."
     elif _is_known(stages):
         verdict = CLEAN
     else:
         verdict = "No training game of these runs had a test secret. What came before is unknown."
-    return f"lineage: {' -> '.join(chain)}{''.join(taught)}. {verdict}"
+    return f"lineage: {' -> '.join(chain)}{''.join(references)}. {verdict}"
 
 
 def _is_known(stages: Sequence[Stage]) -> bool:
     """Whether a model, and each reference that it learnt from, began untrained."""
-    began = bool(stages) and stages[0].get("start") == UNTRAINED
-    return began and all(_is_known(s["reference"]["stages"]) for s in stages if "reference" in s)
+    fresh = bool(stages) and stages[0].get("start") == UNTRAINED
+    return fresh and all(_is_known(s["reference"]["stages"]) for s in stages if "reference" in s)
 
 
 def describe_secrets(stage: Stage) -> str:
@@ -167,9 +167,9 @@ def describe_secrets(stage: Stage) -> str:
     count = f"{stage['secrets']:,} " if "secrets" in stage else ""
     if "data" in stage:
         data = stage["data"]
-        told = f"{data.get('file', 'a file')}: {len(data['secrets'].split()):,} secrets"
-        unknown = f", and {data['unknown_rows']:,} rows without a secret"
-        return told + unknown * bool(data["unknown_rows"])
+        text = f"{data.get('file', 'a file')}: {len(data['secrets'].split()):,} secrets"
+        suffix = f", and {data['unknown_rows']:,} rows without a secret"
+        return text + suffix * bool(data["unknown_rows"])
     if protocol == "all":
         return f"all {count}answers"
     if protocol == "allowed" or share == 1.0:

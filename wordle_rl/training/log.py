@@ -48,7 +48,7 @@ class RunLog:
         self.writes, self._reporter = writes, reporter
         self._metrics, self._games = folder.log("metrics"), folder.log("games")
         self._validations, self._groups = folder.log("validation_games"), folder.log("groups")
-        self._shown, self._whole_games = settings.show_games, whole_games
+        self._show_games, self._whole_games = settings.show_games, whole_games
         self.start: dict[str, Any] = {}  # the metrics before the first step
 
     def metrics(
@@ -58,8 +58,8 @@ class RunLog:
         self.start = self.start or dict(values)
         if self.writes:
             self._metrics.append(step, dict(values))
-            finite = {k: v for k, v in (shown or values).items() if math.isfinite(v)}
-            self._reporter.metrics(finite, step)
+            scalars = {k: v for k, v in (shown or values).items() if math.isfinite(v)}
+            self._reporter.metrics(scalars, step)
 
     def report(self, step: int, values: Mapping[str, float]) -> None:
         """Give the loggers what a report on the test secrets found."""
@@ -86,10 +86,10 @@ class RunLog:
         """Write one game of each group, and show the first ones. size: rollouts per group."""
         if not self.writes:
             return
-        chosen = [*select_games(result, size)]
-        for game, reward, more in chosen:
-            self._games.append(step, {"split": "train", **game_record(game, reward), **more})
-        games, rewards = [game for game, *_ in chosen], [reward for _, reward, _ in chosen]
+        selection = [*select_games(result, size)]
+        for game, reward, extras in selection:
+            self._games.append(step, {"split": "train", **game_record(game, reward), **extras})
+        games, rewards = [game for game, *_ in selection], [reward for _, reward, _ in selection]
         self._boards(step, "training games", games, rewards, games_of(result.rollouts))
 
     def validation_games(
@@ -98,12 +98,12 @@ class RunLog:
         """Write all games of a validation, and show the first ones, one of each secret."""
         if not self.writes:
             return
-        first = {game.secret: i for i, game in reversed([*enumerate(games)])}
-        chosen = sorted(first.values())  # the same secrets every time
-        shown, theirs = [games[i] for i in chosen], [rewards[i] for i in chosen]
-        for pair in zip(shown[: self._shown], theirs, strict=False):
+        by_secret = {game.secret: i for i, game in reversed([*enumerate(games)])}
+        indices = sorted(by_secret.values())  # the same secrets every time
+        examples, scores = [games[i] for i in indices], [rewards[i] for i in indices]
+        for pair in zip(examples[: self._show_games], scores, strict=False):
             self._games.append(step, {"split": "val", **game_record(*pair)})
-        self._boards(step, "validation games", shown, theirs, shown)
+        self._boards(step, "validation games", examples, scores, examples)
         records = [*map(game_record, games, rewards)]
         self._validations.extend(step, records)
         self._validations.pack()
@@ -115,23 +115,23 @@ class RunLog:
         tag: str,
         games: Sequence[Game],
         rewards: Sequence[GameReward],
-        everything: Sequence[Game],
+        all_games: Sequence[Game],
     ) -> None:
-        """Print and log boards of the first games, and the most common guesses of everything."""
-        games, rewards = games[: self._shown], rewards[: self._shown]
+        """Print and log boards of the first games, and the most common guesses of all_games."""
+        games, rewards = games[: self._show_games], rewards[: self._show_games]
         if not self._whole_games:
-            rewards = [GameReward(turns=(reward_of_guess([one]),)) for one in rewards]
+            rewards = [GameReward(turns=(reward_of_guess([reward]),)) for reward in rewards]
         if not games:
             return
         boards = boards_side_by_side(games, columns(), colour=shows_colours(), rewards=rewards)
-        common = ", ".join(f"{word} {count}" for word, count in most_common_guesses(everything))
-        common = f"most common guesses of {len(everything)} games: {common or 'none'}"
-        cut = sum(game.out_of_context for game in everything)
-        lines = [common, *warn_of_repetition("the policy", later_guesses(everything))]
-        lines += warn_of_context("the policy", cut, len(everything))
+        guesses = ", ".join(f"{word} {count}" for word, count in most_common_guesses(all_games))
+        guesses = f"most common guesses of {len(all_games)} games: {guesses or 'none'}"
+        num_cut = sum(game.out_of_context for game in all_games)
+        lines = [guesses, *warn_of_repetition("the policy", later_guesses(all_games))]
+        lines += warn_of_context("the policy", num_cut, len(all_games))
         print(f"\nstep {step}, {tag}", boards, *lines, sep="\n", end="\n\n", flush=True)
-        plain = boards_side_by_side(games, columns(), colour=False, rewards=rewards)
-        text = "\n\n".join([f"```\n{plain}\n```", *lines])
+        plain_boards = boards_side_by_side(games, columns(), colour=False, rewards=rewards)
+        text = "\n\n".join([f"```\n{plain_boards}\n```", *lines])
         self._reporter.text(tag, text, step)
 
     def cut_back(self, step: int) -> None:
@@ -144,15 +144,15 @@ class RunLog:
         self._reporter.cut_back(step, self._metrics.records())
         self._warn_of_lost(self._metrics, [*range(self._metrics.last_step + 1, step + 1)])
         last = self._validations.last_step
-        newer = itertools.takewhile(lambda row: row["step"] > last, self._metrics.newest())
-        validated = [row["step"] for row in newer if "val/win_rate" in row]
-        self._warn_of_lost(self._validations, validated)
+        rows = itertools.takewhile(lambda row: row["step"] > last, self._metrics.newest())
+        steps = [row["step"] for row in rows if "val/win_rate" in row]
+        self._warn_of_lost(self._validations, steps)
 
     def _warn_of_lost(self, log: StepLog, steps: Sequence[int]) -> None:
         """Warn of steps at a log's end that it lacks, as after a power cut."""
         if steps:
-            named = f"{log.path} has lost {len(steps)} steps, the first one {min(steps)}"
-            print(f"warning: {named}; curves and verdicts lack them", file=sys.stderr)
+            message = f"{log.path} has lost {len(steps)} steps, the first one {min(steps)}"
+            print(f"warning: {message}; curves and verdicts lack them", file=sys.stderr)
 
     def sync(self) -> None:
         """Flush the logs to disk."""
@@ -175,10 +175,10 @@ def select_games(
             games.setdefault(id(rollout.whole_game), []).append(i)
     for members in games.values():
         rollouts = [result.rollouts[i] for i in members]
-        taken = [i for i in members if result.rollouts[i].taken]
-        advantages = np.concatenate([result.advantages[i] for i in taken])
-        more: dict[str, Any] = {"advantage": float(advantages.mean()) if len(advantages) else 0.0}
-        drawn = [
+        indices = [i for i in members if result.rollouts[i].taken]
+        advantages = np.concatenate([result.advantages[i] for i in indices])
+        extras: dict[str, Any] = {"advantage": float(advantages.mean()) if len(advantages) else 0.0}
+        candidates = [
             {
                 "guess": rollout.game.turns[0].guess,
                 "reward": rollout.reward.total,
@@ -188,8 +188,8 @@ def select_games(
             for i, rollout in zip(members, rollouts, strict=True)
             if rollout.within is not None
         ]
-        if drawn:
-            turns = range(0, len(drawn), num_generations)
-            more["candidates"] = [drawn[first : first + num_generations] for first in turns]
-        reward = GameReward(turns=tuple(t for i in taken for t in result.rewards[i].turns))
-        yield rollouts[0].whole_game, reward, more
+        if candidates:
+            turns = range(0, len(candidates), num_generations)
+            extras["candidates"] = [candidates[first : first + num_generations] for first in turns]
+        reward = GameReward(turns=tuple(t for i in indices for t in result.rewards[i].turns))
+        yield rollouts[0].whole_game, reward, extras

@@ -78,11 +78,11 @@ def run_training(
     """
     with user_errors():
         resumed = resume and training.restore()
-    trained, everything = training.policy.machine.num_parameters
-    named = f"{training.setup.model.name}: {everything:,} parameters, {trained:,} of them trained"
+    num_trained, total = training.policy.machine.num_parameters
+    summary = f"{training.setup.model.name}: {total:,} parameters, {num_trained:,} of them trained"
     computing = training.policy.computing
     verdict = training.lineage.partition(". ")[2] or training.lineage  # its chain is in the report
-    print(named, *computing.reasons, training.work, verdict, sep="\n", flush=True)
+    print(summary, *computing.reasons, training.work, verdict, sep="\n", flush=True)
     training.folder.note_computing(computing.record())
     if resume:  # changed settings also apply to every later resume
         keep_config(training.folder, training.setup.config)
@@ -105,8 +105,8 @@ def run_training(
         if isinstance(error, RewardFailed | CallbackFailed) and error.__cause__:  # for its author
             traceback.print_exception(error.__cause__, limit=-_FRAMES, chain=False)
         if training.folder.begun:
-            saved = "the run is saved, " if training.pipeline.between_steps else ""
-            fault += f": {saved}continue with {training.folder.resume_command}"
+            note = "the run is saved, " if training.pipeline.between_steps else ""
+            fault += f": {note}continue with {training.folder.resume_command}"
         raise TrainingFailed(fault) from error
 
 
@@ -134,8 +134,8 @@ class Training:
         check_room(form, recipe.sampling, room, turns=turns, guesses=guesses)
         check_grammar(form, recipe.sampling, recipe.words.allowed_set)
         if recipe.teacher is not None:
-            some = recipe.words.answers[::50]  # their letters differ, their lengths hardly
-            if warning := describe_cut(form, recipe.sampling, some):
+            words = recipe.words.answers[::50]  # their letters differ, their lengths hardly
+            if warning := describe_cut(form, recipe.sampling, words):
                 print(warning, file=sys.stderr)
         if recipe.dialogues is not None:
             check_lengths(recipe.dialogues, form.chat, room)
@@ -145,15 +145,15 @@ class Training:
         self._log = RunLog(folder, reporter, trainer, writes=self._writes, whole_games=whole_games)
         step = Step(policy=policy, form=form, recipe=recipe, number=0)
         self.pipeline = Pipeline(setup, step)
-        self._held_out = HeldOutPlay(policy=policy, form=form, setup=setup, portions=step.portions)
+        self._play = HeldOutPlay(policy=policy, form=form, setup=setup, portions=step.portions)
         stages = stages_of_run(setup, folder.path.name)
-        self._reports = RunReports(self._held_out, folder, stages, check)
-        self._validated = describe_drawing(trainer.validation_temperature)
+        self._reports = RunReports(self._play, folder, stages, check)
+        self._drawing = describe_drawing(trainer.validation_temperature)
         self.clock = Timers()  # seconds of this process: training, without reports, and reports
         self._memory: dict[str, float] = {}  # seen after the last step
         self._state = RunState()
         self._step: _Step | None = None  # the last one, until it is complete
-        self._noted: dict[str, float] = {}  # metrics of others, for the next row
+        self._notes: dict[str, float] = {}  # metrics of others, for the next row
         self.work = plan_work(setup, policy.machine.num_parameters[1])
         self.lineage = describe_run_lineage(stages, setup)
         self._lines = StepLines(trainer.steps, recipe.algorithm.imitates is None, whole_games)
@@ -172,13 +172,13 @@ class Training:
         large = self.policy.machine.num_parameters[1] >= SMALL
         if large and self._writes and self.setup.recipe.dialogues is None:
             self._tell_time()
-        reported: dict[str, float] = {}
+        report: dict[str, float] = {}
         if self.setup.trainer.report:
             with self.clock("reports"):
-                reported = report_metrics(self._reports.begin())
+                report = report_metrics(self._reports.begin())
         metrics = self._validate(0, self._check)[0] | self._watch(0, self._check)
-        self._log.metrics(0, metrics, metrics | reported)
-        if self._writes and (wins := describe_wins({}, metrics, self._validated)):
+        self._log.metrics(0, metrics, metrics | report)
+        if self._writes and (wins := describe_wins({}, metrics, self._drawing)):
             print(bold(wins), flush=True)
         self._write_page(0)
         self.save(best=True)
@@ -209,23 +209,23 @@ class Training:
         """Export the best checkpoint and report on it. Returns the summary, written last."""
         self.save()
         with announce("saving the best model"):
-            exported = self.checkpoints.load_best()
-            self.checkpoints.export(self._state, exported, self._validated)
+            exported_step = self.checkpoints.load_best()
+            self.checkpoints.export(self._state, exported_step, self._drawing)
         summary: dict[str, Any] = {
             "best_step": self._state.best_step,
-            "exported_step": exported,
+            "exported_step": exported_step,
             "val_win_rate": self._state.best[0],
             **{f"total_{name}": value for name, value in self._state.totals.items()},
         }
         if self.setup.trainer.report:
             with self.clock("reports"):
-                summary |= self._reports.end(exported)
+                summary |= self._reports.end(exported_step)
             self._log.report(self._state.step, report_metrics(summary))
-        summary |= {f"seconds_{part}": spent for part, spent in self.clock.take().items()}
+        summary |= {f"seconds_{part}": seconds for part, seconds in self.clock.take().items()}
         if self._writes:
-            if self._stopped_early:
-                print(self._stopped_early, flush=True)
-            if not self._state.improved and exported < self.setup.trainer.steps:
+            if self._stop_reason:
+                print(self._stop_reason, flush=True)
+            if not self._state.improved and exported_step < self.setup.trainer.steps:
                 print(
                     "warning: no validation was better than the start's: its secrets show no "
                     f"improvement; {self.folder.eval_command} checkpoint=last plays its end",
@@ -233,7 +233,7 @@ class Training:
                     flush=True,
                 )
             write_json(self.folder.path / "summary.json", summary)
-            self.folder.set_status("finished", self._stopped_early or None)
+            self.folder.set_status("finished", self._stop_reason or None)
         return summary
 
     # -- one step ---------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ class Training:
     @property
     def remaining(self) -> int:
         """Steps that are still to be done: 0 once the run has stopped early."""
-        return 0 if self._stopped_early else self.setup.trainer.steps - self.step
+        return 0 if self._stop_reason else self.setup.trainer.steps - self.step
 
     @property
     def step(self) -> int:
@@ -265,17 +265,17 @@ class Training:
         return self.setup.optim.lr_at(self.step, self.setup.trainer.steps)
 
     @property
-    def _stopped_early(self) -> str:
+    def _stop_reason(self) -> str:
         """Why the run ends before its last step, "" otherwise."""
         state, trainer = self._state, self.setup.trainer
-        stopped = f"stopped early, after step {state.step} of {trainer.steps}: "
+        message = f"stopped early, after step {state.step} of {trainer.steps}: "
         if state.step == trainer.steps:
             return ""
         if state.stopped_before == trainer.steps:
-            return stopped + "a callback asked for it"
+            return message + "a callback asked for it"
         if state.waited < (trainer.patience or math.inf):
             return ""
-        return stopped + (
+        return message + (
             "none of the last validations was better than the best "
             f"(trainer.patience={trainer.patience})"
         )
@@ -322,7 +322,7 @@ class Training:
             "lr": lr,
             "time/step": seconds,
             "games_per_second": result.metrics["train/games"] / seconds,
-            **{f"time/{name}": spent for name, spent in self.policy.timers.take().items()},
+            **{f"time/{name}": value for name, value in self.policy.timers.take().items()},
         }
         metrics |= self._state.count(metrics)
         metrics |= self._observe(result)
@@ -353,16 +353,16 @@ class Training:
 
     def note(self, metrics: Mapping[str, float]) -> None:
         """Log these beside the metrics of the step that is not complete, or of the next one."""
-        self._noted |= metrics
+        self._notes |= metrics
 
     def complete(self) -> None:
         """Log the last step, and save where a checkpoint is due; nothing if that was done."""
         if (step := self._step) is None:
             return
-        self._step, metrics = None, self._noted | step.metrics
-        self._noted = {}
-        shown = metrics | {GUESS: sum(reward_of_guess(step.rewards).values())}
-        self._log.metrics(step.done, metrics, shown)
+        self._step, metrics = None, self._notes | step.metrics
+        self._notes = {}
+        display = metrics | {GUESS: sum(reward_of_guess(step.rewards).values())}
+        self._log.metrics(step.done, metrics, display)
         self._log.rewards(step.done, step.rewards)
         if step.best or step.done % self.setup.trainer.checkpoint_every == 0:
             self.save(best=step.best)
@@ -373,24 +373,24 @@ class Training:
             )
         self._seconds.append(metrics["time/step"] + metrics.get("time/skill", 0.0))
         if self._writes:
-            self._print_step(step.done, shown)
+            self._print_step(step.done, display)
         self._write_page(step.done)
 
     def _print_step(self, done: int, metrics: dict[str, float]) -> None:
-        steps, (spent, games) = self.setup.trainer.steps, self._held_out.spent
-        each = spent / max(games, 1)
-        left = (steps - done) * fmean(self._seconds[1:] or self._seconds)  # the first one warms up
-        left += self.work.held_out_after(done) * each
-        self._end = time.monotonic() + left
-        print(*self._lines.format(done, metrics, left), sep="\n", flush=True)
-        if wins := describe_wins(self._log.start, metrics, self._validated):
+        steps, (seconds, games) = self.setup.trainer.steps, self._play.spent
+        per_game = seconds / max(games, 1)
+        eta = (steps - done) * fmean(self._seconds[1:] or self._seconds)  # the first one warms up
+        eta += self.work.held_out_after(done) * per_game
+        self._end = time.monotonic() + eta
+        print(*self._lines.format(done, metrics, eta), sep="\n", flush=True)
+        if wins := describe_wins(self._log.start, metrics, self._drawing):
             print(bold(wins), flush=True)
         if done == 2 and self.policy.machine.num_parameters[1] >= SMALL:  # the first step warms up
-            recipe, rest = self.setup.recipe, self.work.held_out * each
-            now, fixed = recipe.rollout.num_generations, metrics.get("time/optimizer", 0.0)
+            recipe, rest = self.setup.recipe, self.work.held_out * per_game
+            base, overhead = recipe.rollout.num_generations, metrics.get("time/optimizer", 0.0)
             times = []
-            for size in (2, 4, 8, 16) if recipe.teacher is None else (now,):
-                step = fixed + (metrics["time/step"] - fixed) * size / now
+            for size in (2, 4, 8, 16) if recipe.teacher is None else (base,):
+                step = overhead + (metrics["time/step"] - overhead) * size / base
                 times += [f"{size}: {describe_time(step)}, {describe_time(step * steps + rest)}"]
             print(
                 "num_generations, with the time of a step and of the whole run:", "; ".join(times)
@@ -398,8 +398,8 @@ class Training:
 
     def amount(self) -> Amount:
         """The steps that are done, and the seconds until the end of the command."""
-        left = self._end - time.monotonic()
-        return Amount(self._state.step, self.setup.trainer.steps, max(left, 0.0))
+        eta = self._end - time.monotonic()
+        return Amount(self._state.step, self.setup.trainer.steps, max(eta, 0.0))
 
     def _observe(self, result: StepResult) -> dict[str, float]:
         """Metrics of skill in a step's games, and of the memory in use."""
@@ -413,10 +413,10 @@ class Training:
     def _check_memory(self) -> None:
         """Raise MemoryFull if the last step left the run above a memory limit."""
         for key, name in (RESIDENT, "memory_limit_gb"), (DEVICE, "device_memory_limit_gb"):
-            limit, used = getattr(self.setup.trainer, name), self._memory.get(key, 0.0)
-            if limit is not None and used > limit:
+            limit, usage = getattr(self.setup.trainer, name), self._memory.get(key, 0.0)
+            if limit is not None and usage > limit:
                 raise MemoryFull(
-                    f"{used:.2f} GB are in use, more than trainer.{name}={limit:g} allows"
+                    f"{usage:.2f} GB are in use, more than trainer.{name}={limit:g} allows"
                 )
 
     def describe_failure(self, reason: str) -> TrainingFailed:
@@ -443,15 +443,15 @@ class Training:
         if example is not None:
             self._log.group(step, example.after_update(self.policy))
         with announce("validation: judging its games"):
-            metrics = self._held_out.validate(check, partial(self._log.validation_games, step))
+            metrics = self._play.validate(check, partial(self._log.validation_games, step))
         self.policy.timers.take()
         return metrics, self._state.note_validation(step, metrics)
 
     def _watch(self, step: int, check: Callable[[], None] = lambda: None) -> dict[str, float]:
-        every = self.setup.trainer.watch_every
-        if not every or (step % every and step != self.setup.trainer.steps):
+        interval = self.setup.trainer.watch_every
+        if not interval or (step % interval and step != self.setup.trainer.steps):
             return {}
-        metrics = self._held_out.watch(check)
+        metrics = self._play.watch(check)
         self.policy.timers.take()
         return metrics
 
@@ -469,8 +469,8 @@ class Training:
 
 def measure_memory(policy: Policy) -> dict[str, float]:
     """The memory in use, as metrics in GB: the largest of all processes."""
-    own = resident_bytes() / 1e9, policy.machine.device_bytes / 1e9
-    resident, device = zip(*policy.processes.gather(own), strict=True)
+    usage = resident_bytes() / 1e9, policy.machine.device_bytes / 1e9
+    resident, device = zip(*policy.processes.gather(usage), strict=True)
     return {RESIDENT: max(resident), DEVICE: max(device)}
 
 

@@ -30,7 +30,7 @@ def game_metrics(rollouts: Sequence[Rollout], words: WordLists) -> dict[str, flo
     games = games_of(rollouts)
     turns = [turn for rollout in rollouts for turn in rollout.game.turns]
     wins = [game for game in games if game.won]
-    begun = [game for game in games if game.turns]
+    plays = [game for game in games if game.turns]
     thoughts = [len(turn.thought) for turn in turns if turn.thought]
     answers = [game.won for game in games if game.secret in words.answer_index]
     return {
@@ -38,7 +38,7 @@ def game_metrics(rollouts: Sequence[Rollout], words: WordLists) -> dict[str, flo
         "train/wins": float(len(wins)),
         "train/win_rate": len(wins) / len(games),
         "train/out_of_context": float(sum(game.out_of_context for game in games)),
-        "train/earlier_guesses": float(np.mean([len(g.turns[0].state.clues) for g in begun])),
+        "train/earlier_guesses": float(np.mean([len(g.turns[0].state.clues) for g in plays])),
         "train/guesses_won": _mean([g.state.turn for g in wins]),
         "train/format": sum(t.guess is not None for t in turns) / len(turns),
         "train/non_words": sum(t.kind == "not_a_word" for t in turns) / len(turns),
@@ -54,12 +54,12 @@ def game_metrics(rollouts: Sequence[Rollout], words: WordLists) -> dict[str, flo
 def habit_metrics(prefix: str, games: Sequence[Game]) -> dict[str, float]:
     """How varied the guesses are. A collapse of the policy shows here first."""
     guesses = sum(turn.guess is not None for game in games for turn in game.turns)
-    openers, common = distinct_openers(games), most_common_guesses(games)
-    later = later_guesses(games)
-    turns, count = later["later_turns"], later["later_guess_count"]
+    openers, ranking = distinct_openers(games), most_common_guesses(games)
+    habits = later_guesses(games)
+    turns, count = habits["later_turns"], habits["later_guess_count"]
     return {
         f"{prefix}/distinct_openers": np.nan if openers is None else openers,
-        f"{prefix}/most_common_guess": common[0][1] / guesses if common else np.nan,
+        f"{prefix}/most_common_guess": ranking[0][1] / guesses if ranking else np.nan,
         f"{prefix}/most_common_later_guess": count / turns if turns else np.nan,
     }
 

@@ -35,16 +35,16 @@ class Pipeline:
         """
         trainer, next_step = self._setup.trainer, state.step
         end = min(next_step + trainer.lag + 1, trainer.steps)
-        due = range(next_step + len(self.waiting), end)
+        numbers = range(next_step + len(self.waiting), end)
         # Scores of rollouts need the trainer's weights, so servers cannot play meanwhile.
         alone = self._policy.served is None or self._setup.recipe.algorithm.needs.scores
-        meanwhile = [] if alone else [number for number in due[-1:] if number > next_step]
-        for number in due[: len(due) - len(meanwhile)]:
+        overlap = [] if alone else [number for number in numbers[-1:] if number > next_step]
+        for number in numbers[: len(numbers) - len(overlap)]:
             self.waiting.append(self.play(number, next_step, check))
             check()
         sample = self.waiting.pop(0)
-        if meanwhile:
-            return sample, self._learn_while_servers_play(meanwhile[0], sample, state)
+        if overlap:
+            return sample, self._learn_while_servers_play(overlap[0], sample, state)
         return sample, self.learn(sample, state)
 
     def _learn_while_servers_play(self, number: int, sample: Sample, state: RunState) -> StepResult:
@@ -54,12 +54,12 @@ class Pipeline:
         engine.detached = True
         try:
             with ThreadPoolExecutor(1) as thread:
-                played = thread.submit(self.play, number, state.step)
+                future = thread.submit(self.play, number, state.step)
                 result = self.learn(sample, state)
         finally:
             engine.detached = False
-        if played.exception() is None:  # or the next step plays it again, and may fail, too
-            self.waiting.append(played.result())
+        if future.exception() is None:  # or the next step plays it again, and may fail, too
+            self.waiting.append(future.result())
         return result
 
     def play(self, number: int, learnt: int, check: Callable[[], None] = lambda: None) -> Sample:

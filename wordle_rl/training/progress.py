@@ -15,16 +15,16 @@ IDLE = "groups/skipped"
 AGREEMENT, GUESSES = "update/agreement", "update/guesses"
 _HEAD = 20  # lines of steps below a head
 _HALVES = 10  # steps until their halves are compared, then twice as many, and at the end
-_REWARDED = {  # column -> metric, scale, digits
+_REWARDS = {  # column -> metric, scale, digits
     "words": ("skill/turn_2/expected_remaining", 1, 1),
     "reward": (GUESS, 1, 3),
     "win%": ("train/win_rate", 100, 1),
     "won in": ("train/guesses_won", 1, 2),
     "games/s": ("games_per_second", 1, 0),
 }
-_IMITATED = {"loss": ("loss", 1, 4), "gradient": ("grad_norm", 1, 3), "s/step": ("time/step", 1, 1)}
-_COMPARED = {"words": -1, "reward": 1, "win%": 1, "loss": -1}  # column -> sign of a gain
-_WATCHED = {"test secrets, greedy,": "watch/test/win_rate"}
+_LOSSES = {"loss": ("loss", 1, 4), "gradient": ("grad_norm", 1, 3), "s/step": ("time/step", 1, 1)}
+_SIGNS = {"words": -1, "reward": 1, "win%": 1, "loss": -1}  # column -> sign of a gain
+_WATCH = {"test secrets, greedy,": "watch/test/win_rate"}
 
 
 class StepLines:
@@ -32,11 +32,11 @@ class StepLines:
 
     def __init__(self, steps: int, rewarded: bool = True, whole_games: bool = False) -> None:
         """rewarded: whether rewards train, of guesses or whole games; otherwise it has a loss."""
-        self._columns = {**(_REWARDED if rewarded else _IMITATED)}
+        self._columns = {**(_REWARDS if rewarded else _LOSSES)}
         if rewarded and whole_games:
             self._columns["reward"] = ("reward/mean", 1, 3)
         self._steps, self._lines = steps, 0
-        self._seen: dict[str, list[float]] = {name: [] for name in self._columns}
+        self._values: dict[str, list[float]] = {name: [] for name in self._columns}
         self._agreement: list[float] = []
 
     def format(self, done: int, metrics: Mapping[str, float], left: float) -> list[str]:
@@ -45,7 +45,7 @@ class StepLines:
         for name, (metric, scale, digits) in self._columns.items():
             value = scale * metrics.get(metric, math.nan)
             cells[name] = "-" if math.isnan(value) else f"{value:.{digits}f}"
-            self._seen[name].append(value)
+            self._values[name].append(value)
         cells["left"] = describe_time(left)
         self._agreement.append(metrics.get(AGREEMENT, math.nan))
         self._guesses = metrics.get(GUESSES, math.nan)
@@ -60,20 +60,20 @@ class StepLines:
 
     def _compare_halves(self, done: int) -> list[str]:
         """What moved between the halves of the steps that this process did, where that is due."""
-        count, half, told = self._lines, self._lines // 2, []
+        count, half, lines = self._lines, self._lines // 2, []
         if count < _HALVES or (done < self._steps and math.log2(count / _HALVES) % 1):
             return []
-        for name, sign in _COMPARED.items():
-            seen, form = self._seen.get(name, []), f".{self._columns.get(name, [1])[-1]}f"
-            parts = [[v for v in part if not math.isnan(v)] for part in (seen[:half], seen[-half:])]
+        for name, sign in _SIGNS.items():
+            data, form = self._values.get(name, []), f".{self._columns.get(name, [1])[-1]}f"
+            parts = [[v for v in part if not math.isnan(v)] for part in (data[:half], data[-half:])]
             if min(map(len, parts)) >= 2:
                 before, after = (format(fmean(part), form) for part in parts)
-                what = "words left after two guesses" if name == "words" else name
+                label = "words left after two guesses" if name == "words" else name
                 change = describe_difference(change_interval(*parts), sign, form)
-                told.append(f"  {what:<28}{before:>8} -> {after:<8}{change}")
+                lines.append(f"  {label:<28}{before:>8} -> {after:<8}{change}")
         steps = f"{done - count + 1} to {done - count + half} against {done - half + 1} to {done}"
-        told += describe_noise(self._agreement, self._guesses)
-        return told and [bold(f"Does it learn? Steps {steps}, at 99 %:"), *told]
+        lines += describe_noise(self._agreement, self._guesses)
+        return lines and [bold(f"Does it learn? Steps {steps}, at 99 %:"), *lines]
 
 
 def describe_difference(interval: Iterable[float], sign: int, form: str) -> str:
@@ -95,9 +95,9 @@ def describe_noise(agreement: Sequence[float], guesses: float) -> list[str]:
     scale = noise_scale(agreement, guesses)
     if not scale > guesses:
         return []
-    what = "its halves do not agree" if math.isinf(scale) else f"its noise scale is {scale:,.0f}"
+    reason = "its halves do not agree" if math.isinf(scale) else f"its noise scale is {scale:,.0f}"
     return [
-        f"  An update has {guesses:,.0f} guesses, and {what}: it needs more guesses, or a lower "
+        f"  An update has {guesses:,.0f} guesses, and {reason}: it needs more guesses, or a lower "
         "optim.lr and more steps."
     ]
 
@@ -107,17 +107,17 @@ def describe_wins(start: Mapping[str, float], now: Mapping[str, float], drawn: s
 
     drawn: how validation chooses its words.
     """
-    told = []
-    for name, metric in {f"validation, {drawn},": "val/win_rate", **_WATCHED}.items():
+    parts = []
+    for name, metric in {f"validation, {drawn},": "val/win_rate", **_WATCH}.items():
         if metric in now:
             before = f"{100 * start[metric]:.1f} -> " if metric in start else ""
-            told.append(f"{name} {before}{100 * now[metric]:.1f} %")
+            parts.append(f"{name} {before}{100 * now[metric]:.1f} %")
             if f"{metric}_low" in now:
                 low, high = (100 * now[f"{metric}_{end}"] for end in ("low", "high"))
-                told[-1] += f" (95 %: {low:.0f}-{high:.0f})"
-    if not told:
+                parts[-1] += f" (95 %: {low:.0f}-{high:.0f})"
+    if not parts:
         return ""
-    return f"wins {'since' if start else 'at'} the start: {', '.join(told)}"
+    return f"wins {'since' if start else 'at'} the start: {', '.join(parts)}"
 
 
 class GameCount:

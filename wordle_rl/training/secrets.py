@@ -23,8 +23,8 @@ def deal_starts(recipe: Recipe, step: int, numbers: range) -> list[Start]:
     """Where a step's groups with these numbers begin. All are planned, or all are spare."""
     turns = recipe.rules.max_turns
     if recipe.states is not None:
-        given = group_states(recipe, recipe.states, step, numbers)
-        secrets, states = [one.secret for one in given], [one.state(turns) for one in given]
+        rows = group_states(recipe, recipe.states, step, numbers)
+        secrets, states = [row.secret for row in rows], [row.state(turns) for row in rows]
     else:
         secrets = group_secrets(recipe, step, numbers)
         states = [State(max_turns=turns)] * len(secrets)
@@ -32,8 +32,8 @@ def deal_starts(recipe: Recipe, step: int, numbers: range) -> list[Start]:
         states = recipe.history.states(
             secrets, numbers, seed=recipe.seed, step=step, max_turns=turns
         )
-    dealt = zip(numbers, secrets, states, strict=True)
-    return [Start(group=number, secret=secret, state=state) for number, secret, state in dealt]
+    triples = zip(numbers, secrets, states, strict=True)
+    return [Start(group=number, secret=secret, state=state) for number, secret, state in triples]
 
 
 def spare_secrets(secrets: Sequence[T], positions: range, *, seed: int, step: int) -> list[T]:
@@ -51,20 +51,18 @@ def group_secrets(recipe: Recipe, step: int, numbers: range) -> list[str]:
     groups, seed, share = recipe.rollout.groups, recipe.seed, recipe.allowed_share
     training, allowed = recipe.secrets, recipe.allowed_secrets
     if numbers.start >= groups:
-        spare = partial(spare_secrets, seed=seed, step=step)
+        draw = partial(spare_secrets, seed=seed, step=step)
         positions = range(numbers.start - groups, numbers.stop - groups)
         # The phase differs from step to step, since most steps have too few positions for a share.
-        return mix_secrets(
-            positions, share, partial(spare, training), partial(spare, allowed), step
-        )
-    due = mix_secrets(
+        return mix_secrets(positions, share, partial(draw, training), partial(draw, allowed), step)
+    secrets = mix_secrets(
         range(step * groups, (step + 1) * groups),
         share,
         partial(planned, training, seed),
         partial(planned, allowed, seed, purpose=Purpose.ALLOWED_SECRETS),
     )
-    everything = [*due[: groups - len(recipe.replayed)], *recipe.replayed]
-    return everything[numbers.start : numbers.stop]
+    all_secrets = [*secrets[: groups - len(recipe.replayed)], *recipe.replayed]
+    return all_secrets[numbers.start : numbers.stop]
 
 
 def group_states(
@@ -78,13 +76,13 @@ def group_states(
     if numbers.start >= groups:
         positions = range(numbers.start - groups, numbers.stop - groups)
         return [states[row] for row in spare_secrets(rows, positions, seed=seed, step=step)]
-    chosen = planned(rows, seed, range(step * groups, (step + 1) * groups))
-    again = []
+    picks = planned(rows, seed, range(step * groups, (step + 1) * groups))
+    replays = []
     for secret in recipe.replayed:
-        own = [row for row, given in enumerate(states) if given.secret == secret]
-        again.append(own[step % len(own)])
-    chosen = [*chosen[: groups - len(again)], *again]
-    return [states[row] for row in chosen[numbers.start : numbers.stop]]
+        matches = [row for row, state in enumerate(states) if state.secret == secret]
+        replays.append(matches[step % len(matches)])
+    picks = [*picks[: groups - len(replays)], *replays]
+    return [states[row] for row in picks[numbers.start : numbers.stop]]
 
 
 def mix_secrets(
@@ -107,6 +105,6 @@ def mix_secrets(
         return math.floor(before_this + _ROUNDING) - math.floor(before_all + _ROUNDING)
 
     first, last = count(positions.start), count(positions.stop)
-    plain = iter(training(range(positions.start - first, positions.stop - last)))
-    extra = iter(allowed(range(first, last)))
-    return [next(extra if count(p + 1) > count(p) else plain) for p in positions]
+    main_secrets = iter(training(range(positions.start - first, positions.stop - last)))
+    extra_secrets = iter(allowed(range(first, last)))
+    return [next(extra_secrets if count(p + 1) > count(p) else main_secrets) for p in positions]

@@ -82,21 +82,21 @@ def sample_step(step: Step) -> Sample:
     recipe = step.recipe
     if recipe.dialogues is not None:
         return _read_dialogues(step, recipe.dialogues)
-    played = recipe.rollout.groups
-    rollouts = play_groups(step, range(played))
+    count = recipe.rollout.groups
+    rollouts = play_groups(step, range(count))
     advantages = credit_rollouts(step, rollouts)
     replaced: list[Rollout] = []
     for _ in range(recipe.algorithm.resample):
-        idle = groups_without_spread(rollouts, advantages).tolist()
-        if not idle:
+        idle_groups = groups_without_spread(rollouts, advantages).tolist()
+        if not idle_groups:
             break
-        spare = range(played, played + len(idle))
-        numbers = dict(zip(spare, idle, strict=True))
-        played = spare.stop
-        fresh = play_groups(step, spare)
-        replaced += [rollout for rollout in rollouts if rollout.group in idle]
-        rollouts = [rollout for rollout in rollouts if rollout.group not in idle]
-        rollouts += [replace(rollout, group=numbers[rollout.group]) for rollout in fresh]
+        spares = range(count, count + len(idle_groups))
+        numbers = dict(zip(spares, idle_groups, strict=True))
+        count = spares.stop
+        replacements = play_groups(step, spares)
+        replaced += [rollout for rollout in rollouts if rollout.group in idle_groups]
+        rollouts = [rollout for rollout in rollouts if rollout.group not in idle_groups]
+        rollouts += [replace(rollout, group=numbers[rollout.group]) for rollout in replacements]
         rollouts.sort(key=lambda rollout: rollout.group)
         advantages = credit_rollouts(step, rollouts)
     return Sample(
@@ -125,21 +125,21 @@ def learn_step(step: Step, sample: Sample) -> StepResult:
             **run_updates(step, rollouts, sample.advantages),
         }
         return StepResult(rollouts=[], advantages=[], metrics=metrics)
-    played = rollouts + sample.replaced
+    all_rollouts = rollouts + sample.replaced
     idle_turns = share_of_idle_turns(rollouts, sample.advantages)
-    idle = len(groups_without_spread(rollouts, sample.advantages))
+    num_idle = len(groups_without_spread(rollouts, sample.advantages))
     metrics = {
-        **game_metrics(played, step.recipe.words),
-        **reward_metrics([rollout.reward for rollout in played]),
+        **game_metrics(all_rollouts, step.recipe.words),
+        **reward_metrics([rollout.reward for rollout in all_rollouts]),
         **group_metrics(
             groups=len({rollout.group for rollout in rollouts}),
-            idle=idle,
+            idle=num_idle,
             replaced=len(sample.replaced) // step.recipe.rollout.num_generations,
-            skipped=0 if step.recipe.algorithm.needs.zero_advantages else idle,
+            skipped=0 if step.recipe.algorithm.needs.zero_advantages else num_idle,
         ),
         "turns/zero_spread": idle_turns,
         "train/extra_games": float(len(sample.replaced)),
-        **token_metrics(played),
+        **token_metrics(all_rollouts),
         **run_updates(step, rollouts, sample.advantages),
     }
     advantages = sample.advantages.per_turn
@@ -153,8 +153,8 @@ def _without_own_scores(rollout: Rollout) -> Rollout:
     """
     if rollout.scores is None:
         return rollout
-    kept = [{k: v for k, v in of.items() if k == "ref_logprobs"} for of in rollout.scores]
-    return replace(rollout, scores=kept)
+    scores = [{k: v for k, v in score.items() if k == "ref_logprobs"} for score in rollout.scores]
+    return replace(rollout, scores=scores)
 
 
 def play_groups(step: Step, numbers: range) -> list[Rollout]:
@@ -166,11 +166,11 @@ def play_groups(step: Step, numbers: range) -> list[Rollout]:
     same as all at once.
     """
     settings, processes = step.recipe.rollout, step.policy.processes
-    mine = share(len(numbers), processes)
-    starts = deal_starts(step.recipe, step.number, numbers[mine.start : mine.stop])
+    portion = share(len(numbers), processes)
+    starts = deal_starts(step.recipe, step.number, numbers[portion.start : portion.stop])
     kind = partial(KINDS[settings.kind], step)
-    played = step.portions.play(kind, starts, settings.num_generations, settings.games_at_once)
-    return [one for part in processes.gather(reward_rollouts(step, played)) for one in part]
+    rollouts = step.portions.play(kind, starts, settings.num_generations, settings.games_at_once)
+    return [r for part in processes.gather(reward_rollouts(step, rollouts)) for r in part]
 
 
 def _read_dialogues(step: Step, dialogues: Sequence[GivenDialogue]) -> Sample:
@@ -178,19 +178,19 @@ def _read_dialogues(step: Step, dialogues: Sequence[GivenDialogue]) -> Sample:
     recipe, processes = step.recipe, step.policy.processes
     groups = recipe.rollout.groups
     positions = range(step.number * groups, (step.number + 1) * groups)
-    chosen = planned(range(len(dialogues)), recipe.seed, positions)
+    picks = planned(range(len(dialogues)), recipe.seed, positions)
     with step.policy.timers("data"):
-        mine = [
+        local_rollouts = [
             Rollout(
                 game=Game("", ()),  # a stand-in that is never played
                 group=group,
-                talks=[dialogue_talk(dialogues[chosen[group]], step.form.chat)],
+                talks=[dialogue_talk(dialogues[picks[group]], step.form.chat)],
             )
             for group in share(groups, processes)
         ]
-    rollouts = [rollout for part in processes.gather(mine) for rollout in part]
-    each = [np.ones(len(rollout.answer_lengths)) for rollout in rollouts]
-    advantages = Advantages(per_turn=each)
+    rollouts = [rollout for part in processes.gather(local_rollouts) for rollout in part]
+    per_turn = [np.ones(len(rollout.answer_lengths)) for rollout in rollouts]
+    advantages = Advantages(per_turn=per_turn)
     return Sample(step=step.number, learnt=step.number, rollouts=rollouts, advantages=advantages)
 
 

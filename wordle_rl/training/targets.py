@@ -30,10 +30,10 @@ class TokenTeacher:
         assert isinstance(lesson.player, Teacher)
         self._teacher, self._form = lesson.player, form
         self._ids = _pad_rows([self._guess(word) for word in lesson.player.pool])
-        self._instead: list[_TextCounts] = []
+        self._fallbacks: list[_TextCounts] = []
         if lesson.guessable:
-            allowed = _pad_rows([self._guess(word) for word in lesson.guessable])
-            self._instead = [_TextCounts(self._ids), _TextCounts(allowed)]
+            rows = _pad_rows([self._guess(word) for word in lesson.guessable])
+            self._fallbacks = [_TextCounts(self._ids), _TextCounts(rows)]
 
     def _guess(self, word: str) -> list[int]:
         return self._form.chat.answer(self._form.write(word))
@@ -57,7 +57,7 @@ class TokenTeacher:
         """
         try:
             choices = self._teacher.choices(state)
-            return _compute_targets(self._ids[choices], answer, start, self._instead)
+            return _compute_targets(self._ids[choices], answer, start, self._fallbacks)
         except LookupError:
             raise ValueError(f"the teacher would not answer {list(answer)} in {state}") from None
 
@@ -82,50 +82,50 @@ class _TextCounts:
 
     def __init__(self, texts: NDArray[np.int64]) -> None:
         self._texts = np.ascontiguousarray(texts.T)  # [tokens, texts]
-        self._known: dict[tuple[int, ...], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+        self._cache: dict[tuple[int, ...], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
     def after(self, prefix: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Next tokens in rising order, and how many texts have each; -1 is behind the end."""
-        if prefix not in self._known:
+        if prefix not in self._cache:
             fitting = np.ones(self._texts.shape[1], dtype=bool)
             for column, token in zip(self._texts, prefix, strict=False):
                 fitting &= column == token
-            after = self._texts[len(prefix) :][:1]  # none behind the longest text
-            self._known[prefix] = np.unique(after[:, fitting], return_counts=True)
-        return self._known[prefix]
+            next_tokens = self._texts[len(prefix) :][:1]  # none behind the longest text
+            self._cache[prefix] = np.unique(next_tokens[:, fitting], return_counts=True)
+        return self._cache[prefix]
 
 
 def _compute_targets(
-    left: NDArray[np.int64], drawn: Sequence[int], start: int, instead: Sequence[_TextCounts] = ()
+    texts: NDArray[np.int64], text: Sequence[int], start: int, fallbacks: Sequence[_TextCounts] = ()
 ) -> TokenTargets:
     """Targets of the tokens of a text drawn from equally likely texts.
 
-    left: [texts, tokens]. start: position of the drawn text. instead: counts of the texts to take
-    where no text is left, the first ones that have any. Raises LookupError if no text is the drawn
-    one.
+    texts: [texts, tokens]. start: position of the drawn text. fallbacks: counts of the texts to
+    take where no text is left, the first ones that have any. Raises LookupError if no text is the
+    drawn one.
     """
-    found: list[Parts] = []
+    parts: list[Parts] = []
     astray: list[int] = []
-    for i, token in enumerate(drawn):
-        column = left[:, min(i, left.shape[1] - 1)]  # none is left behind the longest text
+    for i, token in enumerate(text):
+        column = texts[:, min(i, texts.shape[1] - 1)]  # none is left behind the longest text
         values, counts = np.unique(column, return_counts=True)
-        if instead and not len(left):
+        if fallbacks and not len(texts):
             astray.append(start + i)
-        for others in () if len(left) else instead:
-            values, counts = others.after(tuple(drawn[:i]))
+        for fallback in () if len(texts) else fallbacks:
+            values, counts = fallback.after(tuple(text[:i]))
             if len(values):
                 break
-        found.append((np.full(len(values), start + i), values, counts / counts.sum()))
-        if token not in values and not instead:
+        parts.append((np.full(len(values), start + i), values, counts / counts.sum()))
+        if token not in values and not fallbacks:
             raise LookupError
-        left = left[column == token]
-    return replace(_join(found), astray=np.array(astray, np.int64))
+        texts = texts[column == token]
+    return replace(_join(parts), astray=np.array(astray, np.int64))
 
 
 def _join(parts: Sequence[Parts]) -> TokenTargets:
     """Places, ids and probabilities, put together."""
-    none = np.zeros(0)
-    places, ids, probabilities = map(np.concatenate, zip((none,) * 3, *parts, strict=True))
+    empty = np.zeros(0)
+    places, ids, probabilities = map(np.concatenate, zip((empty,) * 3, *parts, strict=True))
     return TokenTargets(
         places=places.astype(np.int64),
         ids=ids.astype(np.int64),

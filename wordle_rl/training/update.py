@@ -55,35 +55,35 @@ def run_updates(
     logprobs = drawn_logprobs(talks)
     algorithm = step.recipe.algorithm.adapted(logprobs)
     of_talks = [_token_advantages(advantages, i, talk) for i, talk in order]
-    held_back = hold_back(step, algorithm, talks, logprobs, of_talks)
+    hold_metrics = hold_back(step, algorithm, talks, logprobs, of_talks)
     of_tokens = {id(talk): values for talk, values in zip(talks, of_talks, strict=True)}
     batch = build_batch(step, rollouts, selection, advantages, of_tokens)
     deal = partial(weigh_minibatches, step, selection)
-    metrics = update_in_minibatches(step.policy, algorithm, batch, deal) | held_back
+    metrics = update_in_minibatches(step.policy, algorithm, batch, deal) | hold_metrics
     if step.recipe.agreement:
-        kept = [rollouts[i].answer_lengths for i in np.flatnonzero(selection.kept).tolist()]
-        metrics["update/guesses"] = sum(map(len, kept)) / step.recipe.algorithm.minibatches
+        lengths = [rollouts[i].answer_lengths for i in np.flatnonzero(selection.kept).tolist()]
+        metrics["update/guesses"] = sum(map(len, lengths)) / step.recipe.algorithm.minibatches
     return metrics
 
 
 def select_rows(step: Step, rollouts: Sequence[Rollout], advantages: Advantages) -> Selection:
     """Select the rollouts [R] that teach something, and this process's conversations [S]."""
     groups = np.array([rollout.group for rollout in rollouts])
-    drawn = [sum(sum(talk.drawn) for talk in rollout.talks) for rollout in rollouts]
-    lengths, used = np.array(drawn, np.int64), advantages.teaches
+    counts = [sum(sum(talk.drawn) for talk in rollout.talks) for rollout in rollouts]
+    lengths, used = np.array(counts, np.int64), advantages.teaches
     kept = lengths > 0
     if not step.recipe.algorithm.needs.zero_advantages:
         kept &= used
-    planned = step.recipe.rollout.groups
-    mine = np.isin(groups % planned, share(planned, step.policy.processes))
-    own = [
+    num_groups = step.recipe.rollout.groups
+    mine = np.isin(groups % num_groups, share(num_groups, step.policy.processes))
+    rows = [
         (i, talk, score)
         for i in np.flatnonzero(kept & mine).tolist()
         for talk, score in zip(rollouts[i].talks, rollouts[i].scores or repeat(None), strict=False)
         if any(talk.trained)
     ]
     units = np.arange(len(rollouts)) if advantages.units is None else advantages.units
-    return Selection(groups=groups, lengths=lengths, used=used, units=units, kept=kept, own=own)
+    return Selection(groups=groups, lengths=lengths, used=used, units=units, kept=kept, own=rows)
 
 
 def in_group_order(rollouts: Sequence[Rollout]) -> list[tuple[int, Talk]]:
@@ -104,16 +104,16 @@ def hold_back(
     talks: conversations of all processes, in_group_order. logprobs: their drawn_logprobs. of_talks:
     their advantages [T], changed in place.
     """
-    drawn = [np.array(talk.drawn, bool) for talk in talks]
+    masks = [np.array(talk.drawn, bool) for talk in talks]
     learnt = algorithm.learns(
         logprobs,
-        np.concatenate([values[marks] for values, marks in zip(of_talks, drawn, strict=True)]),
+        np.concatenate([values[marks] for values, marks in zip(of_talks, masks, strict=True)]),
         generator(Purpose.HELD_BACK, seed=step.recipe.seed, step=step.number),
     )
     if learnt is None:
         return {}
-    ends = np.cumsum([marks.sum() for marks in drawn])
-    for values, marks, part in zip(of_talks, drawn, np.split(learnt, ends[:-1]), strict=True):
+    ends = np.cumsum([marks.sum() for marks in masks])
+    for values, marks, part in zip(of_talks, masks, np.split(learnt, ends[:-1]), strict=True):
         values[marks] *= part
     return {"policy/held_back": 1.0 - float(learnt.mean())}
 
@@ -126,12 +126,12 @@ def drawn_logprobs(talks: Sequence[Talk]) -> Array:
 def _token_advantages(advantages: Advantages, i: int, talk: Talk) -> Array:
     """[T] advantages of the drawn tokens of a conversation of rollout i, 0 elsewhere."""
     drawn = np.array(talk.drawn, bool)
-    of_tokens = advantages.per_turn[i][talk.turns] * drawn
+    values = advantages.per_turn[i][talk.turns] * drawn
     if advantages.per_token is not None:
         for turn, part in talk.answers.items():
             answer = slice(part.start, part.stop)
-            of_tokens[answer] += advantages.per_token[i][turn] * drawn[answer]
-    return of_tokens
+            values[answer] += advantages.per_token[i][turn] * drawn[answer]
+    return values
 
 
 def build_batch(
@@ -145,28 +145,28 @@ def build_batch(
 
     of_tokens: for each conversation, by its id(), the advantages [T] of its tokens.
     """
-    own = selection.own
-    values: dict[str, Any] = {"advantages": [of_tokens[id(talk)] for _, talk, _ in own]}
+    rows = selection.own
+    values: dict[str, Any] = {"advantages": [of_tokens[id(talk)] for _, talk, _ in rows]}
     if advantages.targets is not None:
-        of_turns = advantages.targets
-        values["targets"] = [of_turns[i][talk.turns] * talk.drawn for i, talk, _ in own]
-    scores = [score for _, _, score in own if score is not None]  # computed before the advantages
+        targets = advantages.targets
+        values["targets"] = [targets[i][talk.turns] * talk.drawn for i, talk, _ in rows]
+    scores = [score for _, _, score in rows if score is not None]  # computed before the advantages
     if scores:
         values |= {name: [score[name] for score in scores] for name in scores[0]}
-    batch = pad([talk for _, talk, _ in own], step.form.chat.tokenizer.pad_id, values)
+    batch = pad([talk for _, talk, _ in rows], step.form.chat.tokenizer.pad_id, values)
     # What follows the last trained token, such as an end that a grammar forces, has no effect.
     ends = (batch.trained * np.arange(1, batch.trained.shape[1] + 1)).max(axis=1, initial=0)
     batch = replace(batch, lengths=ends, target_scale=advantages.target_scale)
     if advantages.units is not None:
-        batch = replace(batch, units=np.array([advantages.units[i] for i, *_ in own], np.int64))
+        batch = replace(batch, units=np.array([advantages.units[i] for i, *_ in rows], np.int64))
     if step.recipe.agreement:  # secrets in turn, so that both halves are independent
-        numbers = np.array([selection.groups[i] for i, *_ in own], np.int64)
+        numbers = np.array([selection.groups[i] for i, *_ in rows], np.int64)
         batch = replace(batch, halves=numbers % step.recipe.rollout.groups % 2 == 1)
     lesson = step.recipe.teacher
     if lesson is None or not lesson.distribution:
         return batch
     teacher = build_token_teacher(lesson, step.form)
-    return learn_targets(batch, [teacher.of_talk(rollouts[i].game, talk) for i, talk, _ in own])
+    return learn_targets(batch, [teacher.of_talk(rollouts[i].game, talk) for i, talk, _ in rows])
 
 
 def learn_targets(batch: Batch, targets: list[TokenTargets]) -> Batch:
@@ -201,8 +201,8 @@ def weigh_minibatches(step: Step, selection: Selection, epoch: int) -> Iterator[
             weights[part] = recipe.algorithm.weights(
                 selection.lengths[part], selection.used[part], selection.units[part]
             )
-            chosen = np.flatnonzero(np.isin(origin, part))
-            yield chosen, weights[origin[chosen]]
+            rows = np.flatnonzero(np.isin(origin, part))
+            yield rows, weights[origin[rows]]
 
 
 def update_in_minibatches(
@@ -219,18 +219,18 @@ def update_in_minibatches(
         batch = replace(batch, old_values=policy.values(batch))
     if algorithm.needs.reference and batch.ref_logprobs is None:
         batch = replace(batch, ref_logprobs=policy.score(batch, reference=True))
-    seen = []
+    results = []
     for epoch in range(algorithm.epochs):
         for rows, weights in deal(epoch):
             part = take(batch, rows)
-            own = (part.trained * weights[:, None]).astype(np.float32)
-            seen.append(policy.update(replace(part, weights=own), algorithm))
-    metrics = {name: float(np.mean([m[name] for m in seen])) for name in seen[0]}
-    metrics |= {f"policy/{name}": max(m[f"policy/{name}"] for m in seen) for name in LARGEST}
+            token_weights = (part.trained * weights[:, None]).astype(np.float32)
+            results.append(policy.update(replace(part, weights=token_weights), algorithm))
+    metrics = {name: float(np.mean([m[name] for m in results])) for name in results[0]}
+    metrics |= {f"policy/{name}": max(m[f"policy/{name}"] for m in results) for name in LARGEST}
     if algorithm.imitates is not None:  # nobody sampled its tokens
         metrics = {name: m for name, m in metrics.items() if not name.endswith("sampler_gap")}
-    metrics |= {name: sum(m[name] for m in seen) for name in ("update/skipped", "update/halved")}
-    return {**metrics, "update/count": float(len(seen))}
+    metrics |= {name: sum(m[name] for m in results) for name in ("update/skipped", "update/halved")}
+    return {**metrics, "update/count": float(len(results))}
 
 
 def pad(talks: Sequence[Talk], pad_id: int, values: Values | None = None) -> Batch:
@@ -243,19 +243,19 @@ def pad(talks: Sequence[Talk], pad_id: int, values: Values | None = None) -> Bat
     shape = (len(talks), int(lengths.max(initial=0)))
     ids = np.full(shape, pad_id, np.int64)
     trained, drawn = np.zeros(shape, bool), np.zeros(shape, bool)
-    given = {"sampler_logprobs": [talk.logprobs for talk in talks], **(values or {})}
-    floats = {name: np.zeros(shape, np.float32) for name in ("advantages", "weights", *given)}
+    fields = {"sampler_logprobs": [talk.logprobs for talk in talks], **(values or {})}
+    floats = {name: np.zeros(shape, np.float32) for name in ("advantages", "weights", *fields)}
     for row, talk in enumerate(talks):
         end = lengths[row]
         ids[row, :end], trained[row, :end], drawn[row, :end] = talk.ids, talk.trained, talk.drawn
-        for name, rows in given.items():
+        for name, rows in fields.items():
             floats[name][row, :end] = rows[row]
     choices = None
-    if any(some is not None for talk in talks for some in talk.choices):
+    if any(tokens is not None for talk in talks for tokens in talk.choices):
         choices = [
-            [some for some, learnt in zip(talk.choices, talk.trained, strict=True) if learnt]
+            [tokens for tokens, learnt in zip(talk.choices, talk.trained, strict=True) if learnt]
             for talk in talks
         ]
     forced = None if (drawn == trained).all() else trained & ~drawn
-    of_rows: Any = {"forced": forced, "choices": choices, **floats}
-    return Batch(ids=ids, lengths=lengths, trained=trained, **of_rows)
+    arrays: Any = {"forced": forced, "choices": choices, **floats}
+    return Batch(ids=ids, lengths=lengths, trained=trained, **arrays)

@@ -35,7 +35,7 @@ from wordle_rl.training.metrics import answer_tokens, habit_metrics
 from wordle_rl.training.progress import GameCount
 
 SMALL = 20_000_000  # parameters below which a model plays all test secrets in seconds
-_FEWER = 64  # secrets for the others
+_LIMIT = 64  # secrets for the others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +62,9 @@ class HeldOutPlay:
         sampling: None plays greedily. opener: a first guess in place of the policy's own. check:
         called between turns; it may raise to abandon them.
         """
-        recipe, mine = self.setup.recipe, share(len(secrets), self.policy.processes)
+        recipe, portion = self.setup.recipe, share(len(secrets), self.policy.processes)
         begin = time.monotonic()
-        count = GameCount(len(mine))
+        count = GameCount(len(portion))
 
         def watch(batch: Sequence[Game]) -> None:
             check()
@@ -86,7 +86,7 @@ class HeldOutPlay:
             return games
 
         with announce(lambda: f"{what}: {count}"):
-            games = self.portions.play(play_some, mine, 1, self.setup.model.games_at_once)
+            games = self.portions.play(play_some, portion, 1, self.setup.model.games_at_once)
             games = [game for part in self.policy.processes.gather(games) for game in part]
         self.spent[:] = self.spent[0] + time.monotonic() - begin, self.spent[1] + len(games)
         return games
@@ -109,7 +109,7 @@ class HeldOutPlay:
         if show is not None:
             show(games, rewards)
         # Games with the same secret are not independent: the error is over the means of secrets.
-        means = np.array([one.total for one in rewards]).reshape(-1, samples).mean(axis=1)
+        means = np.array([reward.total for reward in rewards]).reshape(-1, samples).mean(axis=1)
         low, high = win_interval([game.won for game in games], secrets)
         return {
             **_wins("val", games),
@@ -130,9 +130,9 @@ class HeldOutPlay:
         They show the gap between the two. Nothing in a run depends on them.
         """
         test, training = self.setup.test, self.setup.recipe.secrets
-        some = training[:: max(len(training) // len(test), 1)][: len(test)]
+        sample = training[:: max(len(training) // len(test), 1)][: len(test)]
         metrics = {}
-        for name, secrets in (("train", some), ("test", test)):
+        for name, secrets in (("train", sample), ("test", test)):
             games = self.play(secrets, f"{name} secrets", check=check)
             metrics |= _wins(f"watch/{name}", games)
         return metrics
@@ -155,7 +155,7 @@ def choose_report_limit(asked: int | None, parameters: int) -> int | None:
 
     asked: trainer.report_limit. parameters: of the model.
     """
-    return _FEWER if asked is None and parameters >= SMALL else asked
+    return _LIMIT if asked is None and parameters >= SMALL else asked
 
 
 class RunReports:
@@ -171,15 +171,15 @@ class RunReports:
         """stages: of the model that the run makes, the run itself last."""
         self._play, self._stages, self._check = play, stages, check
         self._writes, self._folder = play.policy.processes.rank == 0, folder.path
-        asked = play.setup.trainer.report_limit
-        limit = choose_report_limit(asked, play.policy.machine.num_parameters[1])
+        setting = play.setup.trainer.report_limit
+        limit = choose_report_limit(setting, play.policy.machine.num_parameters[1])
         self._secrets = play.setup.test[:limit]
 
     def begin(self) -> dict[str, Any]:
         """Report on the start, in two files. Returns its summary."""
-        many, test = len(self._secrets), len(self._play.setup.test)
-        if self._writes and many < test:
-            print(f"the reports play {many} of {test} secrets (trainer.report_limit)")
+        count, total = len(self._secrets), len(self._play.setup.test)
+        if self._writes and count < total:
+            print(f"the reports play {count} of {total} secrets (trainer.report_limit)")
         summary, games = self.report("start", self._stages[:-1])
         if self._writes:
             _write_games(self._folder / "start_games.jsonl", games)
@@ -191,19 +191,19 @@ class RunReports:
         file = self._folder / "start.json"  # without it trainer.report was false at the start
         start = read_object(file) if self._writes and file.exists() else None
         # The same secrets as at the start, although the limit may have been changed since.
-        played = self._play.policy.processes.gather(start["games"] if start else None)[0]
-        self._secrets = self._play.setup.test[:played] if played else self._secrets
+        count = self._play.policy.processes.gather(start["games"] if start else None)[0]
+        self._secrets = self._play.setup.test[:count] if count else self._secrets
         best, games = self.report("best", self._stages)
-        change = self.compare(games) if step > 0 and played else {}
+        change = self.compare(games) if step > 0 and count else {}
         if not self._writes:
             return best
         _write_games(self._folder / "best_games.jsonl", games, step)
         rows = [best] if start is None else [best, start]
         rules = self._play.setup.recipe.rules
-        known = solver_results(
+        results = solver_results(
             self._play.setup.words.digest, self._secrets, rules.max_turns, rules.hard_mode
         )
-        solvers = [{"player": name, **figures} for name, figures in known.items()]
+        solvers = [{"player": name, **figures} for name, figures in results.items()]
         print(f"\n{report_table(rows, columns(), solvers)}", flush=True)
         return best if start is None else {**best, "start": start, "change": change or None}
 
@@ -216,15 +216,15 @@ class RunReports:
         file = self._folder / "start_games.jsonl"
         before = StepLog(file).read() if self._writes else []
         before = self._play.policy.processes.gather(before)[0]
-        won = [(one["won"], game.won) for one, game in zip(before, games, strict=True)]
-        change = measure_change(self._secrets, won)
-        old = {one["guesses"][0] for one in before}
+        pairs = [(record["won"], game.won) for record, game in zip(before, games, strict=True)]
+        change = measure_change(self._secrets, pairs)
+        old = {record["guesses"][0] for record in before}
         new = {game.turns[0].guess for game in games if game.turns}
         if len(old) == len(new) == 1 and old != new and None not in old:
             [opener] = old
-            what = "report on the best with the old first guess"
-            again = self._play.play(self._secrets, what, opener=opener, check=self._check)
-            share = sum(game.won for game in again) / len(again)
+            title = "report on the best with the old first guess"
+            replays = self._play.play(self._secrets, title, opener=opener, check=self._check)
+            share = sum(game.won for game in replays) / len(replays)
             change |= {"old_opener": opener, "win_rate_old_opener": share}
         return change
 
@@ -232,10 +232,10 @@ class RunReports:
         """Play the test secrets greedily. player: start or best. stages: of its model."""
         begin, setup = time.monotonic(), self._play.setup
         split = "all" if len(setup.test) == len(setup.words.answers) else "test"
-        what = f"report on the {player}"
-        games = self._play.play(self._secrets, what, check=self._check)
+        title = f"report on the {player}"
+        games = self._play.play(self._secrets, title, check=self._check)
         seconds = time.monotonic() - begin
-        with announce(f"{what}: judging {len(games)} games"):
+        with announce(f"{title}: judging {len(games)} games"):
             summary = summarise(
                 games,
                 setup.knowledge,

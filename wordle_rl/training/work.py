@@ -26,14 +26,14 @@ class Workload:
         return 2 * self.reported + sum(counts) * (done < self.steps)
 
     def __str__(self) -> str:
-        told = (
+        text = (
             f"the run: {self.steps:,} steps of at most {self.games:,} games{self.drawn}; at most "
             f"{self.steps * self.games + self.held_out:,} in all, with {self.validations} "
             "validations"
         )
         if self.reported:
-            told += " and reports"
-        return told
+            text += " and reports"
+        return text
 
 
 def plan_work(setup: Experiment, parameters: int) -> Workload:
@@ -42,8 +42,8 @@ def plan_work(setup: Experiment, parameters: int) -> Workload:
     looks = [(trainer.validate_every, len(setup.validation) * trainer.validation_samples)]
     if trainer.watch_every:
         looks.append((trainer.watch_every, 2 * len(setup.test)))
-    reported = setup.test[: choose_report_limit(trainer.report_limit, parameters)]
-    reports = trainer.report * len(reported)
+    secrets = setup.test[: choose_report_limit(trainer.report_limit, parameters)]
+    reports = trainer.report * len(secrets)
     times = [1 + -(-trainer.steps // every) for every, _ in looks]
     held_out = 3 * reports + sum(n * games for n, (_, games) in zip(times, looks, strict=True))
     temperature = setup.recipe.sampling.temperature

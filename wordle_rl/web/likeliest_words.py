@@ -64,29 +64,29 @@ def find_likeliest(
     """
     search = Search()
     search.add(Beginning(answers.begin()))
-    tried = 0
-    while search.open and tried < most and not stop():
+    trials = 0
+    while search.open and trials < most and not stop():
         if search.is_certain(count) and _sum_of(search.open) < _REST:
             break
-        block = search.take(min(_BLOCK, most - tried))
-        tried += len(block)
+        block = search.take(min(_BLOCK, most - trials))
+        trials += len(block)
         for beginning, row in zip(
             block, _next_logprobs(engine, prompt, [b.ids for b in block]), strict=True
         ):
             search.grow(beginning, row)
-    found = {answer.word: math.exp(answer.logprob) for answer in search.found if answer.word}
+    chances = {answer.word: math.exp(answer.logprob) for answer in search.found if answer.word}
     untried = _sum_of(search.open)
     patterns = ((b.place.pattern(), math.exp(b.logprob)) for b in search.open if b.place)
-    other = max(0.0, 1.0 - untried - math.fsum(found.values()))
+    other = max(0.0, 1.0 - untried - math.fsum(chances.values()))
     exact = search.is_certain(count)
-    letters = _add_up_letters(itertools.chain(found.items(), patterns))
-    if also is not None and also not in found and (answer := answers.ids(also)):
+    letters = _add_up_letters(itertools.chain(chances.items(), patterns))
+    if also is not None and also not in chances and (answer := answers.ids(also)):
         beginnings = [tuple(answer[:length]) for length in range(len(answer))]
         steps = _next_logprobs(engine, prompt, beginnings)[np.arange(len(answer)), answer]
-        found[also] = math.exp(float(steps.sum(dtype=np.float64)))
-        untried = max(0.0, untried - found[also])
+        chances[also] = math.exp(float(steps.sum(dtype=np.float64)))
+        untried = max(0.0, untried - chances[also])
     return WordChances(
-        words=_likeliest_first(found), untried=untried, other=other, exact=exact, letters=letters
+        words=_likeliest_first(chances), untried=untried, other=other, exact=exact, letters=letters
     )
 
 

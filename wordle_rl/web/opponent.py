@@ -22,7 +22,7 @@ from wordle_rl.runs.folder import RunFolder, given_name
 from wordle_rl.runs.paths import CONF
 from wordle_rl.web.likeliest_words import ContextFull, WordChances, equal_chances, find_likeliest
 
-_SHOWN = 12  # words left that are listed
+_MAX_WORDS = 12  # words left that are listed
 _SECONDS = 5.0  # that looking for the likeliest words may take
 Stop = Callable[[], bool]  # asked again and again whether to end early
 SCRIPTED = {name: title(name) for name in MEANINGS}  # by their names in eval.py
@@ -65,11 +65,11 @@ class Opponent:
         """
         knowledge, words = self.knowledge, self.knowledge.words.answers
         mask = knowledge.candidates(state)
-        left = int(mask.sum())
+        count = int(mask.sum())
         return {
-            "candidates": left,
-            "some": [words[i] for i in mask.nonzero()[0][:_SHOWN]],
-            "best": self._solver.choose(state) if left else None,
+            "candidates": count,
+            "some": [words[i] for i in mask.nonzero()[0][:_MAX_WORDS]],
+            "best": self._solver.choose(state) if count else None,
             "best_bits": knowledge.best_entropy(state),
             "bits": None if guess is None else knowledge.entropy(guess, mask),
             "fits": None if guess is None else knowledge.is_consistent(guess, state),
@@ -128,9 +128,9 @@ class Opponent:
 
         return find_likeliest(player.engine, prompt, answers, stop=late, also=turn.guess)
 
-    def _scripted_chances(self, seated: Actor, turn: PlayedTurn) -> WordChances | None:
-        assert isinstance(seated, ScriptedPlayer)
-        player = seated.player
+    def _scripted_chances(self, actor: Actor, turn: PlayedTurn) -> WordChances | None:
+        assert isinstance(actor, ScriptedPlayer)
+        player = actor.player
         if isinstance(player, Teacher):
             pool: Sequence[str] = player.pool
             return equal_chances([pool[i] for i in map(int, player.choices(turn.state))])
@@ -169,8 +169,8 @@ def list_choices(
                 settings={"run": str(run.path), "checkpoint": name},
                 before=None if name == "start" else START,
             )
-    made = {path.parent.name for path in EMBEDDED.glob("*/config.json")}
-    models = sorted(made & {path.stem for path in (CONF / "model").glob("*.yaml")})
+    names = {path.parent.name for path in EMBEDDED.glob("*/config.json")}
+    models = sorted(names & {path.stem for path in (CONF / "model").glob("*.yaml")})
     for name in [*models, *([model] if model else [])]:
         choices[name] = Choice(label=f"model {name}", settings={"model": name})
     for name, label in SCRIPTED.items():

@@ -47,10 +47,10 @@ from wordle_rl.web.opponent import RIVALS, Abandoned, Choice, Opponent, WatchedG
 
 LOOPBACK = "127.0.0.1"
 WORDS, LETTERS = 10, 6  # likeliest words that are shown, and likeliest letters in each place
-_KEPT = 100  # games that can still be played or looked at
-_LARGEST = 100_000  # bytes of a question
+_MAX_GAMES = 100  # games that can still be played or looked at
+_MAX_SIZE = 100_000  # bytes of a question
 _AT_THE_END = (Abandoned, asyncio.CancelledError)  # of the server, for questions that still wait
-_EXPECTED = (ValueError, OSError, NotFinite, ModuleNotFoundError, *_AT_THE_END)
+_ERRORS = (ValueError, OSError, NotFinite, ModuleNotFoundError, *_AT_THE_END)
 
 
 class Page:
@@ -105,7 +105,7 @@ class Page:
 
     def guess(self, game: int, guess: str | None) -> dict[str, Any]:
         """Play a person's guess; without a guess, give up. A word against the rules is an error."""
-        _, mine, _ = self._kept(game)
+        _, mine, _ = self._find_game(game)
         if mine is None:
             raise ValueError("this game is only watched")
         word = guess and read_word("guess", guess)
@@ -124,8 +124,8 @@ class Page:
     def watch(self, player: str, secret: str | None) -> dict[str, Any]:
         """Let a player play a whole game, with the facts and the reward of each turn."""
         opponent = self.player(player)
-        wanted = secret and read_word("secret", secret)
-        watched = opponent.play(pick_secret(opponent, wanted), self._closing.is_set)
+        word = secret and read_word("secret", secret)
+        watched = opponent.play(pick_secret(opponent, word), self._closing.is_set)
         game = watched.game
         rewards = opponent.rewards.reward(game)
         return {
@@ -146,7 +146,7 @@ class Page:
 
     def think(self, game: int, turn: int) -> dict[str, Any]:
         """The probabilities at one turn of a game that was watched."""
-        opponent, _, watched = self._kept(game)
+        opponent, _, watched = self._find_game(game)
         turns = watched.game.turns
         if not 0 <= turn < len(turns):
             raise ValueError(f"turn must be 0..{len(turns) - 1}, not {turn}")
@@ -176,21 +176,21 @@ class Page:
         """Keep a game under a number, and forget the oldest of many."""
         number = next(self._numbers)
         self._games[number] = opponent, mine, theirs
-        self._games.pop(number - _KEPT, None)
+        self._games.pop(number - _MAX_GAMES, None)
         return number
 
-    def _kept(self, number: int) -> tuple[Opponent, Game | None, WatchedGame]:
+    def _find_game(self, number: int) -> tuple[Opponent, Game | None, WatchedGame]:
         if number not in self._games:
             raise ValueError("this game is forgotten: begin another one")
         return self._games[number]
 
     def _show_match(self, number: int) -> dict[str, Any]:
         """A match as far as the person may see it: the player's letters only at the end."""
-        _, mine, watched = self._kept(number)
+        _, mine, watched = self._find_game(number)
         assert mine is not None
         theirs, over = watched.game, mine.status is not GameStatus.PLAYING
-        shown = theirs.turns if over else theirs.turns[: len(mine.turns)]
-        done = len(shown) == len(theirs.turns)
+        turns = theirs.turns if over else theirs.turns[: len(mine.turns)]
+        done = len(turns) == len(theirs.turns)
         return {
             "game": number,
             "over": over,
@@ -198,7 +198,7 @@ class Page:
             "secret": mine.secret if over else None,
             "max_turns": mine.rules.max_turns,
             "rows": [show_turn(turn) for turn in mine.turns],
-            "theirs": [show_turn(turn) | ({} if over else {"guess": None}) for turn in shown],
+            "theirs": [show_turn(turn) | ({} if over else {"guess": None}) for turn in turns],
             "they_are_done": done,
             "they_won": done and theirs.won,
             "their_turns": theirs.state.turn if over else None,
@@ -245,8 +245,8 @@ async def _read_fields(request: Request, kinds: dict[str, Any]) -> dict[str, Any
     body = b""
     async for part in request.stream():
         body += part
-        if len(body) > _LARGEST:
-            raise ValueError(f"a question must have at most {_LARGEST:,} bytes")
+        if len(body) > _MAX_SIZE:
+            raise ValueError(f"a question must have at most {_MAX_SIZE:,} bytes")
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -265,9 +265,9 @@ def build_app(page: Page) -> Starlette:
         async def endpoint(request: Request) -> JSONResponse:
             loop = asyncio.get_running_loop()
             try:
-                asked = partial(answer, **await _read_fields(request, kinds))
-                return JSONResponse(await loop.run_in_executor(page.thread, asked))
-            except _EXPECTED as error:
+                call = partial(answer, **await _read_fields(request, kinds))
+                return JSONResponse(await loop.run_in_executor(page.thread, call))
+            except _ERRORS as error:
                 return JSONResponse({"error": " ".join(str(error).split())}, 422)
 
         return Route(f"/api/{answer.__name__}", endpoint, methods=["POST"])
@@ -275,17 +275,17 @@ def build_app(page: Page) -> Starlette:
     async def show(request: Request) -> FileResponse:
         return FileResponse(Path(__file__).parent / "static" / "index.html")
 
-    asked = (page.about, page.new, page.guess, page.watch, page.think, page.board)
+    questions = (page.about, page.new, page.guess, page.watch, page.think, page.board)
     return Starlette(
-        routes=[Route("/", show), *map(route, asked)],
+        routes=[Route("/", show), *map(route, questions)],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[LOOPBACK, "localhost"])],
     )
 
 
 def serve(page: Page, *, port: int, browser: bool) -> None:
     """Print the address, open a browser if it is wanted, and serve until Ctrl-C."""
-    with socket.create_server((LOOPBACK, port)) as listening:
-        address = f"http://{LOOPBACK}:{listening.getsockname()[1]}/"
+    with socket.create_server((LOOPBACK, port)) as listener:
+        address = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
         print(f"{address}\nCtrl-C ends it.", flush=True)
         if browser and can_open():
             webbrowser.open(address)
@@ -293,7 +293,7 @@ def serve(page: Page, *, port: int, browser: bool) -> None:
             build_app(page), log_level="warning", lifespan="off", timeout_graceful_shutdown=1
         )
         try:
-            uvicorn.Server(config).run(sockets=[listening])
+            uvicorn.Server(config).run(sockets=[listener])
         finally:
             page.close()
 

@@ -38,26 +38,26 @@ class WordLists:
     name: str = "custom"  # for reports
 
     def __post_init__(self) -> None:
-        for which, words in (("answers", self.answers), ("allowed", self.allowed)):
-            where = f"{self.name}: the list of {which}"
+        for key, words in (("answers", self.answers), ("allowed", self.allowed)):
+            label = f"{self.name}: the list of {key}"
             if not words:
-                raise WordListError(f"{where} is empty")
+                raise WordListError(f"{label} is empty")
             for word in words:
                 lower = word.isascii() and word.isalpha() and word.islower()
                 if len(word) != WORD_LENGTH or not lower:
-                    raise WordListError(f"{where} has {word[:40]!r}, not five letters a to z")
-            for word, following in pairwise(words):
-                if word >= following:
-                    fault = f"has {word!r} twice" if word == following else "is not sorted"
-                    raise WordListError(f"{where} {fault}")
+                    raise WordListError(f"{label} has {word[:40]!r}, not five letters a to z")
+            for word, next_word in pairwise(words):
+                if word >= next_word:
+                    fault = f"has {word!r} twice" if word == next_word else "is not sorted"
+                    raise WordListError(f"{label} {fault}")
         if missing := set(self.answers) - set(self.allowed):
             raise WordListError(f"{self.name}: answer {min(missing)!r} is not an allowed guess")
 
     @cached_property
     def digest(self) -> str:
         """Hex sha256 over both lists, without the name."""
-        both = f"{words_digest(self.answers)} {words_digest(self.allowed)}"
-        return hashlib.sha256(both.encode()).hexdigest()
+        text = f"{words_digest(self.answers)} {words_digest(self.allowed)}"
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
     def over_allowed(self) -> WordLists:
@@ -108,10 +108,10 @@ def load_words(
     guesses = secrets if allowed is None else _read("allowed", Path(allowed), column)
     if guesses and not {*secrets} & {*guesses}:  # as the original game's source has them
         guesses = tuple(sorted({*secrets, *guesses}))
-        told = (
+        reason = (
             f"no answer is in words.allowed={allowed}, so the {len(guesses):,} words of both files"
         )
-        print(f"note: {told} are legal guesses", file=sys.stderr)
+        print(f"note: {reason} are legal guesses", file=sys.stderr)
     return WordLists(answers=secrets, allowed=guesses, name=name)
 
 
@@ -127,15 +127,15 @@ def _read(key: str, path: Path, column: str | None) -> tuple[str, ...]:
         if column not in (names := rows.fieldnames or ()):
             raise WordListError(f"words.{key}={path}: {_describe_columns(names, column)}")
         cells = ["", *(row[column] or "" for row in rows)]  # the header is row 1
-    found = [cell.strip(" \t\r").lower() for cell in cells]
+    words = [cell.strip(" \t\r").lower() for cell in cells]
     seen: dict[str, int] = {}
-    for row, word in enumerate(found, 1):
+    for row, word in enumerate(words, 1):
         if word and word in seen:
             raise WordListError(
                 f"words.{key}={path} row {row}: has {word!r} twice, first in row {seen[word]}"
             )
         seen[word] = row
-    return tuple(sorted(filter(None, found)))
+    return tuple(sorted(filter(None, words)))
 
 
 def _describe_columns(names: Sequence[str], column: str | None) -> str:

@@ -34,8 +34,8 @@ class Splits:
     @cached_property
     def digest(self) -> str:
         """Hex sha256 of which secret is in which part."""
-        named = (("train", self.train), ("val", self.val), ("test", self.test))
-        parts = (f"{name}\n" + "\n".join(sorted(secrets)) for name, secrets in named)
+        pairs = (("train", self.train), ("val", self.val), ("test", self.test))
+        parts = (f"{name}\n" + "\n".join(sorted(secrets)) for name, secrets in pairs)
         return hashlib.sha256("\n\n".join(parts).encode()).hexdigest()
 
 
@@ -48,18 +48,18 @@ def split_secrets(
     to one secret or more. Raises ValueError when a size is out of range or no secret is left to
     train on.
     """
-    ordered = in_hash_order(words.answers)
-    tests = _size("test", test, len(ordered))
-    vals = _size("val", val, len(ordered))
-    if tests + vals >= len(ordered):
+    secrets = in_hash_order(words.answers)
+    tests = _size("test", test, len(secrets))
+    vals = _size("val", val, len(secrets))
+    if tests + vals >= len(secrets):
         raise ValueError(
             f"words.test + words.val must leave a secret to train on: {tests} + {vals} "
-            f"of {len(ordered)}"
+            f"of {len(secrets)}"
         )
     return Splits(
-        test=tuple(ordered[:tests]),
-        val=tuple(ordered[tests : tests + vals]),
-        train=tuple(ordered[tests + vals :]),
+        test=tuple(secrets[:tests]),
+        val=tuple(secrets[tests : tests + vals]),
+        train=tuple(secrets[tests + vals :]),
     )
 
 
@@ -68,14 +68,14 @@ def in_hash_order(words: Iterable[str]) -> list[str]:
     return sorted(words, key=lambda word: hashlib.sha256(word.encode()).digest())
 
 
-def _size(name: str, wanted: int | float, total: int) -> int:
-    if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted >= 1:
-        return wanted
-    if isinstance(wanted, float) and 0.0 < wanted < 1.0:
-        return max(1, round(wanted * total))
+def _size(name: str, value: int | float, total: int) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    if isinstance(value, float) and 0.0 < value < 1.0:
+        return max(1, round(value * total))
     raise ValueError(
         f"words.{name} must be a whole number of at least 1, or a share between 0.0 and 1.0, "
-        f"not {wanted!r}"
+        f"not {value!r}"
     )
 
 

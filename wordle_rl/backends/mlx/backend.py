@@ -39,9 +39,9 @@ def build_policy(
     else:
         mx.disable_compile()  # mlx-lm's fused functions, for which a CPU needs a C++ compiler
     precision = _choose_precision(backend)
-    loaded = load_model(model, precision=precision)
+    bundle = load_model(model, precision=precision)
     machine = MlxMachine(
-        loaded,
+        bundle,
         optim=optim,
         precision=precision,
         gradient_checkpointing=backend.gradient_checkpointing,
@@ -52,7 +52,7 @@ def build_policy(
         micro_batch_tokens=backend.micro_batch_tokens,
         max_context=model.max_context,
     )
-    policy.computing = Computing(precision=precision).with_notes(loaded.tokenizer.notes)
+    policy.computing = Computing(precision=precision).with_notes(bundle.tokenizer.notes)
     return policy
 
 
@@ -61,8 +61,8 @@ def open_plain(folder: Path, *, max_context: int) -> Policy:
     with explain_load_errors(str(folder), on_disk=True, library="mlx-lm"):
         model, config = mlx_lm_utils.load_model(folder)
         model.set_dtype(mx.float32)
-        loaded = assemble(model, config, folder, tokenizer=folder)
-    return Policy(MlxMachine(loaded, optim=Optim()), max_context=max_context)
+        bundle = assemble(model, config, folder, tokenizer=folder)
+    return Policy(MlxMachine(bundle, optim=Optim()), max_context=max_context)
 
 
 def answer_plainly(folder: Path, prompts: Sequence[Sequence[int]], most: int) -> list[list[int]]:
@@ -72,8 +72,8 @@ def answer_plainly(folder: Path, prompts: Sequence[Sequence[int]], most: int) ->
     """
     from mlx_lm.generate import generate_step
 
-    loaded: Any = mlx_lm_utils.load(str(folder))
-    model, tokenizer = loaded[:2]
+    parts: Any = mlx_lm_utils.load(str(folder))
+    model, tokenizer = parts[:2]
     model.set_dtype(mx.float32)
     answers = []
     for prompt in prompts:

@@ -51,12 +51,12 @@ class MlxLM(LanguageModel):
     @contextmanager
     def use_weights(self, weights: Weights) -> Iterator[None]:
         """Compute with these weights in the block, and with the model's own after it."""
-        held = self.model.trainable_parameters()
+        backup = self.model.trainable_parameters()
         self.set_weights(weights)
         try:
             yield
         finally:
-            self.model.update(held)
+            self.model.update(backup)
 
     def set_weights(self, weights: Weights) -> None:
         """Make these the model's own weights. It keeps its other weights."""
@@ -103,7 +103,7 @@ class MlxLM(LanguageModel):
     def checkpoint_layers(self) -> None:
         """Recompute each layer in the backward pass instead of keeping its activations."""
         for layer in self.model.layers:
-            layer.__class__ = _checkpointed(type(layer))
+            layer.__class__ = _checkpoint_class(type(layer))
 
 
 def recompute(module: Any, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -114,18 +114,18 @@ def recompute(module: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def inner(weights: Any, *arguments: Any) -> Any:
-        before = module.trainable_parameters()
+        backup = module.trainable_parameters()
         module.update(weights)
         try:
             return function(*arguments)
         finally:
-            module.update(before)
+            module.update(backup)
 
-    again = mx.checkpoint(inner)
-    return lambda *arguments: again(module.trainable_parameters(), *arguments)
+    rerun = mx.checkpoint(inner)
+    return lambda *arguments: rerun(module.trainable_parameters(), *arguments)
 
 
-def _checkpointed(kind: Any) -> type:
+def _checkpoint_class(kind: Any) -> type:
     def call(layer: Any, x: mx.array, mask: Any = None, cache: Any = None) -> mx.array:
         if cache is not None:
             return kind.__call__(layer, x, mask, cache)

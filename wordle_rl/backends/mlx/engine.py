@@ -39,21 +39,21 @@ class LayerCache:
         self.values = self._store(_grow(self.values, values, n, capacity), values)
         return self.keys[:n, :, : self._end], self.values[:n, :, : self._end]
 
-    def _store(self, buffer: mx.array, new: mx.array) -> mx.array:
-        n = len(new)
+    def _store(self, buffer: mx.array, array: mx.array) -> mx.array:
+        n = len(array)
         if self._start is not None:
-            buffer[:n, :, self._start : self._end] = new
+            buffer[:n, :, self._start : self._end] = array
         else:
-            buffer[mx.arange(n)[:, None], :, self._positions] = new.transpose(0, 2, 1, 3)
+            buffer[mx.arange(n)[:, None], :, self._positions] = array.transpose(0, 2, 1, 3)
         return buffer
 
     def make_mask(
         self, tokens: int, return_array: bool = False, window_size: int | None = None
     ) -> mx.array:
         """bool [n, 1, T, keys]: which keys each new token sees."""
-        behind = self._positions[:, None, :, None] - mx.arange(self._end)
-        seen = behind >= 0
-        return seen if window_size is None else seen & (behind < window_size)
+        distance = self._positions[:, None, :, None] - mx.arange(self._end)
+        mask = distance >= 0
+        return mask if window_size is None else mask & (distance < window_size)
 
     def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
         """Copy source slots into target slots, all at once."""
@@ -73,8 +73,8 @@ def _grow(buffer: mx.array | None, like: mx.array, slots: int, capacity: int) ->
     """
     if buffer is None:
         return mx.zeros((slots, like.shape[1], capacity, like.shape[3]), like.dtype)
-    more = [max(slots - buffer.shape[0], 0), 0, max(capacity - buffer.shape[2], 0), 0]
-    return mx.pad(buffer, [(0, size) for size in more]) if any(more) else buffer
+    pads = [max(slots - buffer.shape[0], 0), 0, max(capacity - buffer.shape[2], 0), 0]
+    return mx.pad(buffer, [(0, size) for size in pads]) if any(pads) else buffer
 
 
 def draw_tokens(
@@ -89,20 +89,20 @@ def draw_tokens(
     if greedy:
         ids = mx.argmax(logits, axis=-1)
     else:
-        cumulative = mx.cumsum(shares, axis=-1)
+        sums = mx.cumsum(shares, axis=-1)
         # Rounding must not reach the total, because there is no token beyond it.
         numbers = mx.minimum(mx.array(uniforms.astype(np.float32)), 1.0 - 2.0**-22)
-        ids = mx.sum(cumulative <= numbers[:, None] * cumulative[:, -1:], axis=-1)
+        ids = mx.sum(sums <= numbers[:, None] * sums[:, -1:], axis=-1)
     logprobs = mx.take_along_axis(logits, ids[:, None], axis=1) - mx.log(total)
     return np.array(ids, np.int64), _fetch(logprobs[:, 0])
 
 
 def _fetch(logprobs: mx.array) -> NDArray[np.float32]:
     """Log-probabilities as an array. Raises NotFinite."""
-    found = np.array(logprobs)
-    if not np.isfinite(found).all():
+    array = np.array(logprobs)
+    if not np.isfinite(array).all():
         raise NotFinite
-    return found
+    return array
 
 
 class MlxRows:

@@ -49,7 +49,7 @@ from wordle_rl.runs.instantiate import ConfigError
 _FILES = ["*.json", "*.safetensors", "tokenizer.model", "*.txt", "*.jinja"]
 # Families that tests have compared with transformers. A window of some needs no further switch.
 _FAMILIES = ("gemma3", "gemma3_text", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
-_WINDOWED = ("mistral", "phi3")
+_WINDOW_KINDS = ("mistral", "phi3")
 _GELU = ("gemma3", "gemma3_text")  # whose activation it is; others have silu
 _LORA = ("lora_a", "lora_b")  # names of an adapter's weights in a layer
 
@@ -70,12 +70,12 @@ class _Gemma3(gemma3.Model):
     """mlx-lm's multimodal Gemma 3, which also reads the names of transformers 5."""
 
     def sanitize(self, weights: dict[str, mx.array]) -> dict[str, mx.array]:
-        renamed = {}
+        tensors = {}
         for name, value in weights.items():
             name = re.sub(r"^model\.(vision_tower|multi_modal_projector)\.", r"\1.", name)
             name = re.sub(r"^model\.language_model\.", "language_model.model.", name)
-            renamed[re.sub(r"^lm_head\.", "language_model.lm_head.", name)] = value
-        return super().sanitize(renamed)
+            tensors[re.sub(r"^lm_head\.", "language_model.lm_head.", name)] = value
+        return super().sanitize(tensors)
 
 
 class _Gemma3Embedding(nn.Embedding):
@@ -84,8 +84,8 @@ class _Gemma3Embedding(nn.Embedding):
     def __call__(self, ids: mx.array) -> mx.array:
         rows = super().__call__(ids)
         root = rows.shape[-1] ** 0.5
-        rounded = mx.array(root, mx.bfloat16).astype(rows.dtype)
-        return rows * (mx.array(root, rows.dtype) / rounded)
+        bf16_root = mx.array(root, mx.bfloat16).astype(rows.dtype)
+        return rows * (mx.array(root, rows.dtype) / bf16_root)
 
 
 def _find_classes(config: dict[str, Any]) -> tuple[Any, Any]:
@@ -114,25 +114,25 @@ def load_model(settings: ModelSettings, *, precision: Precision) -> LoadedModel:
 def _load_folder(settings: ModelSettings, location: str, precision: Precision) -> LoadedModel:
     with explain_load_errors(location, on_disk=True, library="mlx-lm"):
         folder = fetch_model(location, settings.revision)
-        taught = folder if is_adapter(folder) else None
-        base = folder if taught is None else find_base(folder)
-        lora = settings.lora is not None or taught is not None
-        found = describe_base(str(base), adapter=taught) if lora else {}
-        if taught is not None and not settings.any_base:
-            check_base(folder, found, str(base))
+        adapter_dir = folder if is_adapter(folder) else None
+        base = folder if adapter_dir is None else find_base(folder)
+        lora = settings.lora is not None or adapter_dir is not None
+        record = describe_base(str(base), adapter=adapter_dir) if lora else {}
+        if adapter_dir is not None and not settings.any_base:
+            check_base(folder, record, str(base))
         model, config = load_base(base)
         rounds = precision == "bf16" and (lora or settings.only_scores)
         _cast(model, mx.bfloat16 if rounds else mx.float32)
-        if taught is not None:
+        if adapter_dir is not None:
             _load_adapter(model, folder)
         # mlx-lm writes adapters without a tokenizer.
-        place = base if taught is not None and not has_tokenizer(folder) else folder
-        loaded = assemble(model, config, base, tokenizer=place, adapter=taught)
-    adapter = None if taught is None else read_object(folder / ADAPTER)
+        place = base if adapter_dir is not None and not has_tokenizer(folder) else folder
+        bundle = assemble(model, config, base, tokenizer=place, adapter=adapter_dir)
+    adapter = None if adapter_dir is None else read_object(folder / ADAPTER)
     if settings.lora is not None:
         adapter = _choose_adapter(model, settings.lora, adapter, portable_name(str(base)))
     model.freeze() if settings.only_scores else _choose_trained(model, lora)
-    return replace(loaded, adapter=adapter, base=found)
+    return replace(bundle, adapter=adapter, base=record)
 
 
 def _choose_adapter(
@@ -141,8 +141,8 @@ def _choose_adapter(
     """The config of a model's adapter, to which one is added if it has none."""
     if adapter is None:
         return _add_lora(model, settings, base)
-    have = adapter["lora_parameters"]
-    check_loaded_adapter(settings, rank=have["rank"], alpha=have["scale"] * have["rank"])
+    lora = adapter["lora_parameters"]
+    check_loaded_adapter(settings, rank=lora["rank"], alpha=lora["scale"] * lora["rank"])
     return adapter
 
 
@@ -164,12 +164,12 @@ def assemble(
 
 def _load_adapter(model: nn.Module, folder: Path) -> None:
     """Put a folder's adapter on its base, in float32. Raises ConfigError when it does not fit."""
-    saved = read_weights(folder / FILES["mlx"])
-    check_targets(folder, saved)
+    arrays = read_weights(folder / FILES["mlx"])
+    check_targets(folder, arrays)
     load_adapters(model, str(folder))  # accepts an adapter that lacks weights
     weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
     expected = {n: weight for n, weight in weights.items() if n.rpartition(".")[2] in _LORA}
-    check_fit(folder / FILES["mlx"], saved, expected)
+    check_fit(folder / FILES["mlx"], arrays, expected)
     model.load_weights([(n, w.astype(mx.float32)) for n, w in expected.items()], strict=False)
 
 
@@ -203,9 +203,9 @@ def load_base(folder: Path) -> tuple[Any, dict[str, Any]]:
     except ConfigError as error:
         raise ConfigError(f"{folder}: {error}") from None
     if _has_own_head(folder):  # as on torch, whatever the file says
-        untied = {"tie_word_embeddings": False}
-        text = {"text_config": config["text_config"] | untied} if "text_config" in config else {}
-        config |= untied | text
+        entry = {"tie_word_embeddings": False}
+        text = {"text_config": config["text_config"] | entry} if "text_config" in config else {}
+        config |= entry | text
     model, _ = mlx_lm_utils.load_model(folder, model_config=config, get_model_classes=_find_classes)
     for module in model.modules():
         if (
@@ -220,8 +220,8 @@ def _has_own_head(folder: Path) -> bool:
     """Whether a model's files have a head with other weights than its embedding."""
     weights: dict[str, mx.array] = {}
     for file in folder.glob("model*.safetensors"):
-        found: Any = mx.load(str(file))  # reads names alone
-        weights |= found
+        arrays: Any = mx.load(str(file))  # reads names alone
+        weights |= arrays
     head, table = (
         [weight for name, weight in weights.items() if name.endswith(f"{end}.weight")]
         for end in (LM_HEAD, "embed_tokens")
@@ -239,8 +239,8 @@ def _cast(model: nn.Module, dtype: mx.Dtype) -> None:
 
 def _add_lora(model: Any, settings: LoraSettings, base: str) -> dict[str, Any]:
     """Add adapters to a model. Returns their adapter_config.json."""
-    linear, parts = (nn.Linear, nn.QuantizedLinear), model.layers
-    names = {n for part in parts for n, m in part.named_modules() if isinstance(m, linear)}
+    kinds, parts = (nn.Linear, nn.QuantizedLinear), model.layers
+    names = {n for part in parts for n, m in part.named_modules() if isinstance(m, kinds)}
     parameters: dict[str, Any] = {
         "rank": settings.rank,
         "scale": settings.alpha / settings.rank,
@@ -297,17 +297,17 @@ def correct_config(config: dict[str, Any]) -> dict[str, Any]:
 
 def _check_activation(kind: str, config: dict[str, Any]) -> None:
     """Raise ConfigError unless the activation is the one that mlx-lm has in a family's code."""
-    right = "gelu_pytorch_tanh" if kind in _GELU else "silu"
+    activation = "gelu_pytorch_tanh" if kind in _GELU else "silu"
     for name in ("hidden_act", "hidden_activation"):
-        if (given := config.get(name, right)) != right:
+        if (value := config.get(name, activation)) != activation:
             raise ConfigError(
-                f"backend=mlx: mlx-lm's {kind} computes {right}, this model has {name}={given}"
+                f"backend=mlx: mlx-lm's {kind} computes {activation}, this model has {name}={value}"
             )
 
 
 def _correct_others(config: dict[str, Any]) -> dict[str, Any]:
     kind = config["model_type"]
-    if config.get("use_sliding_window") or (kind in _WINDOWED and config.get("sliding_window")):
+    if config.get("use_sliding_window") or (kind in _WINDOW_KINDS and config.get("sliding_window")):
         raise ConfigError(
             f"backend=mlx: mlx-lm's {kind} has no sliding window, this model uses one"
         )
@@ -329,11 +329,11 @@ def _correct_gemma(config: dict[str, Any]) -> dict[str, Any]:
         pattern = next(
             (i for i, kind in enumerate(layers, 1) if kind == "full_attention"), len(layers) + 1
         )
-        regular = [
+        kinds = [
             "full_attention" if i % pattern == 0 else "sliding_attention"
             for i in range(1, len(layers) + 1)
         ]
-        if pattern > len(layers) or layers != regular:
+        if pattern > len(layers) or layers != kinds:
             raise ConfigError(
                 "backend=mlx: mlx-lm's Gemma 3 needs every n-th layer to see all tokens, not "
                 f"{layers}"

@@ -73,9 +73,9 @@ class MlxMachine:
     @property
     def num_parameters(self) -> tuple[int, int]:
         """Trainable and all parameters. Quantised weights count as the weights they represent."""
-        trainable = sum(weight.size for weight in self.weights.values())
-        everything = get_total_parameters(self.lm.model)  # but for what LoRA adds
-        return trainable, everything + (trainable if self._is_lora else 0)
+        num_trained = sum(weight.size for weight in self.weights.values())
+        num_total = get_total_parameters(self.lm.model)  # but for what LoRA adds
+        return num_trained, num_total + (num_trained if self._is_lora else 0)
 
     @property
     def is_finite(self) -> bool:
@@ -101,12 +101,12 @@ class MlxMachine:
                 return loss()
 
         with self.timers("update"):
-            (_, parts), new = mx.value_and_grad(compute)(self.weights)
-            held = self._gradients
+            (_, parts), grads = mx.value_and_grad(compute)(self.weights)
+            sums = self._gradients
             # Contiguous, because a sum over a transposed array is rounded in another order.
-            new = {n: held[n] + g if held else mx.contiguous(g) for n, g in new.items()}
-            mx.eval(parts, new)
-            self._gradients = new
+            grads = {n: sums[n] + g if sums else mx.contiguous(g) for n, g in grads.items()}
+            mx.eval(parts, grads)
+            self._gradients = grads
         return {name: value.item() for name, value in parts.items()}
 
     def drop_gradients(self) -> None:
@@ -121,11 +121,11 @@ class MlxMachine:
     def multiply_gradients(self, first: Any, processes: Processes) -> tuple[float, float, float]:
         sums = np.zeros(3)
         for name, gradient in self._gradients.items():
-            whole = np.array(gradient).astype(np.float64).ravel()
-            own = np.array(first[name]).astype(np.float64).ravel() if first else 0.0 * whole
-            sums += [whole @ whole, whole @ own, own @ own]
-        whole, both, one = sums.tolist()
-        return whole, both, one
+            total = np.array(gradient).astype(np.float64).ravel()
+            part = np.array(first[name]).astype(np.float64).ravel() if first else 0.0 * total
+            sums += [total @ total, total @ part, part @ part]
+        total, product, square = sums.tolist()
+        return total, product, square
 
     def step(self, *, apply: bool) -> float:
         norm = self._clip_gradients()

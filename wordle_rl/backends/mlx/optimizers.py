@@ -27,10 +27,10 @@ class Muon(Optimizer):
         state["momentum"] = mx.zeros_like(parameter)
 
     def apply_single(self, gradient: mx.array, parameter: mx.array, state: dict) -> mx.array:
-        held = state["momentum"] + (gradient - state["momentum"]) * (1.0 - self._momentum)
-        state["momentum"] = held
-        ahead = gradient + (held - gradient) * self._momentum  # Nesterov momentum
-        step = orthogonalize(ahead, self._products)
+        average = state["momentum"] + (gradient - state["momentum"]) * (1.0 - self._momentum)
+        state["momentum"] = average
+        lookahead = gradient + (average - gradient) * self._momentum  # Nesterov momentum
+        step = orthogonalize(lookahead, self._products)
         return (
             parameter * (1.0 - self.learning_rate * self._weight_decay)
             - self.learning_rate * muon_size(parameter.shape) * step
@@ -99,33 +99,33 @@ class Optimizers:
 
     def apply(self, weights: Weights, gradients: Weights) -> Weights:
         """The weights after one step of all optimisers."""
-        new = dict(weights)
+        result = dict(weights)
         for optimizer, names, _ in self._parts:
-            new |= optimizer.apply_gradients(
+            result |= optimizer.apply_gradients(
                 {name: gradients[name] for name in names}, {name: weights[name] for name in names}
             )
-        mx.eval(new, [optimizer.state for optimizer, *_ in self._parts])
-        return new
+        mx.eval(result, [optimizer.state for optimizer, *_ in self._parts])
+        return result
 
     def save(self, file: Path) -> None:
         mx.save_safetensors(str(file), self._states(), {"optimizer": self._name})
 
     def load(self, file: Path) -> None:
         """Restore what save() wrote, but keep the current settings. Raises CheckpointError."""
-        saved, metadata = read_arrays(file)
-        found, own = (
+        states, metadata = read_arrays(file)
+        shapes, own_shapes = (
             {name: (array.shape, array.dtype) for name, array in arrays.items()}
-            for arrays in (saved, self._states())
+            for arrays in (states, self._states())
         )
-        if metadata.get("optimizer") != self._name or found != own:
+        if metadata.get("optimizer") != self._name or shapes != own_shapes:
             raise CheckpointError(
                 f"{file} was written with another optimiser or model: choose optim= as it was then"
             )
-        for name, value in saved.items():
+        for name, value in states.items():
             part, *path, key = name.split(":")
             state = self._parts[int(part)][0].state
-            for inside in path:
-                state = state[inside]
+            for branch in path:
+                state = state[branch]
             state[key] = value
 
     def _states(self) -> Weights:
@@ -134,6 +134,6 @@ class Optimizers:
         for i, (optimizer, names, _) in enumerate(self._parts):
             states[f"{i}:step"] = optimizer.state["step"]
             for name in names:
-                kept = optimizer.state[name]
-                states |= {f"{i}:{name}:{key}": value for key, value in kept.items()}
+                entries = optimizer.state[name]
+                states |= {f"{i}:{name}:{key}": value for key, value in entries.items()}
         return states

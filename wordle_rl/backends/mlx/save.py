@@ -42,8 +42,8 @@ def save_model_or_adapter(folder: Path, loaded: LoadedModel, weights: Weights) -
         write_json(folder / ADAPTER, loaded.adapter)
         write_base(folder, loaded.base)
         return
-    _, everything = _split_off_head(dict(tree_flatten(loaded.model.parameters())))
-    _write_arrays(folder / _MODEL, everything | weights)
+    _, arrays = _split_off_head(dict(tree_flatten(loaded.model.parameters())))
+    _write_arrays(folder / _MODEL, arrays | weights)
     write_json(folder / "config.json", {**loaded.config, "dtype": "float32"})
     save_generation(folder, loaded.config | loaded.generation, loaded.tokenizer.stop_ids)
 
@@ -68,8 +68,8 @@ def read_arrays(file: Path) -> tuple[Weights, dict[str, str]]:
     """Arrays and metadata of a safetensors file. Raises CheckpointError."""
     with explain_read_errors(file):
         # Names the format, which MLX would otherwise guess from the file's name.
-        loaded: Any = mx.load(str(file), "safetensors", return_metadata=True)
-        arrays, metadata = loaded
+        pair: Any = mx.load(str(file), "safetensors", return_metadata=True)
+        arrays, metadata = pair
         mx.eval(arrays)  # MLX reads the numbers only now
     return arrays, metadata
 
@@ -113,17 +113,17 @@ def merge_model(source: Path, target: Path, precision: str) -> str:
     save_config({**config, "dtype": precision}, target / "config.json")
     texts = base if is_adapter(source) and not has_tokenizer(source) else source
     adapter = source if is_adapter(source) else None
-    loaded = assemble(model, config, base, tokenizer=texts, adapter=adapter)
-    save_generation(target, config | loaded.generation, loaded.tokenizer.stop_ids)
-    save_tokenizer(loaded.tokenizer.inner, target)
+    bundle = assemble(model, config, base, tokenizer=texts, adapter=adapter)
+    save_generation(target, config | bundle.generation, bundle.tokenizer.stop_ids)
+    save_tokenizer(bundle.tokenizer.inner, target)
     return precision
 
 
 def merge_adapter(model: Any) -> None:
     """Put the sum of weight and adapter into each adapted layer of a float32 model."""
     layers = [(n, m) for n, m in model.named_modules() if isinstance(m, LoRALinear)]
-    merged = [(name, layer.fuse(dequantize=True)) for name, layer in layers]
-    model.update_modules(tree_unflatten(merged))
+    modules = [(name, layer.fuse(dequantize=True)) for name, layer in layers]
+    model.update_modules(tree_unflatten(modules))
 
 
 def _read_precision(model: Any) -> str:

@@ -102,16 +102,16 @@ def answer_plainly(
 
     path, revision = base or (str(folder), MAIN)
     model: Any = AutoModelForCausalLM.from_pretrained(path, revision=revision, dtype=torch.float32)
-    more: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if base is not None:
-        model, more = PeftModel.from_pretrained(model, str(folder)), NEUTRAL
-        more = more | {"eos_token_id": sorted(stops)}
+        model, options = PeftModel.from_pretrained(model, str(folder)), NEUTRAL
+        options = options | {"eos_token_id": sorted(stops)}
     answers = []
     for prompt in prompts:
         ids = torch.tensor([prompt])
-        asked = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        drawn = model.eval().generate(**asked, max_new_tokens=most, do_sample=False, **more)
-        answers.append(drawn[0, len(prompt) :].tolist())
+        inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        output = model.eval().generate(**inputs, max_new_tokens=most, do_sample=False, **options)
+        answers.append(output[0, len(prompt) :].tolist())
     return answers
 
 
@@ -134,8 +134,8 @@ def train(
         with ExitStack() as stack:
             return _train(setup, folder, resume, interrupts, work, page, stack)
     except ProcessLost as error:
-        again = f": continue with {folder.resume_command}" if folder.begun else ""
-        raise TrainingFailed(f"{error}, so the run stops{again}") from None
+        hint = f": continue with {folder.resume_command}" if folder.begun else ""
+        raise TrainingFailed(f"{error}, so the run stops{hint}") from None
 
 
 def _train(
@@ -162,8 +162,8 @@ def _train(
         policy, setup = _build_policy(setup)
         loggers = build_loggers(setup.logger, folder)
     if setup.backend.devices > 1:
-        started = start_processes(setup.backend.devices, work, interrupts)
-        processes = stack.enter_context(started)
+        context = start_processes(setup.backend.devices, work, interrupts)
+        processes = stack.enter_context(context)
     if isinstance(processes, TorchProcesses):
         processes.gather(
             {
@@ -191,8 +191,8 @@ def share_choices(setup: Experiment, policy: Policy) -> dict[str, Any]:
 
     All processes have one precision. Each finds its own number of threads if that is auto.
     """
-    chosen: Any = setup.backend
-    backend = setup.config["backend"] | asdict(chosen) | {"precision": policy.computing.precision}
+    choice: Any = setup.backend
+    backend = setup.config["backend"] | asdict(choice) | {"precision": policy.computing.precision}
     rollout = setup.config["rollout"] | {"games_at_once": setup.recipe.rollout.games_at_once}
     model = setup.config["model"] | {"games_at_once": setup.model.games_at_once}
     return {**setup.config, "backend": backend, "rollout": rollout, "model": model}

@@ -37,13 +37,13 @@ from wordle_rl.runs.instantiate import ConfigError
 _IN_BLOCKS = "in_blocks"  # our name for an attention, as transformers registers it
 
 
-def recompute(function: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
+def recompute(function: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
     """Call a function. Its inputs are kept for the backward pass, which calls it again.
 
     Without gradients this is a plain call. The function must not draw random numbers. Source:
     "Training Deep Nets with Sublinear Memory Cost" (arXiv 1604.06174).
     """
-    return checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False, **named)
+    return checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False, **options)
 
 
 class ValueHead(nn.Module):
@@ -64,9 +64,9 @@ class ValueHead(nn.Module):
 
     def load(self, folder: Path) -> None:
         """Restore what save() wrote. Raises CheckpointError unless it fits this head."""
-        saved = read_weights(folder / VALUE_HEAD)
-        check_fit(folder / VALUE_HEAD, saved, self.state_dict())
-        self.load_state_dict(saved)
+        weights = read_weights(folder / VALUE_HEAD)
+        check_fit(folder / VALUE_HEAD, weights, self.state_dict())
+        self.load_state_dict(weights)
 
 
 class CausalLM(LanguageModel):
@@ -91,7 +91,7 @@ class CausalLM(LanguageModel):
         self._layer_types: list[str] | None = getattr(self.config, "layer_types", None)
         if self.computes_once:
             self._trunk.set_attn_implementation(_IN_BLOCKS)
-        self._recomputed = find_layers(self._trunk) if checkpointing else []
+        self._checkpoint_layers = find_layers(self._trunk) if checkpointing else []
         # The last place that has an embedding; all families but one compute places.
         ends = self.config.model_type == "gpt2"
         self._last_place = self.config.max_position_embeddings - 1 if ends else None
@@ -127,20 +127,20 @@ class CausalLM(LanguageModel):
     def read_states(self, ids: NDArray[np.int64], trained: NDArray[np.bool_]) -> torch.Tensor:
         prefixes = number_prefixes(ids, find_ends(trained))
         rows = prefixes.numbers[:, :-1][trained[:, 1:]]
-        wanted, places = map(self.to_array, np.unique(rows, return_inverse=True))
-        return self._compute_states(arrange_blocks(prefixes), wanted)[places]
+        targets, places = map(self.to_array, np.unique(rows, return_inverse=True))
+        return self._compute_states(arrange_blocks(prefixes), targets)[places]
 
     def _compute_states(self, blocks: Blocks, wanted: torch.Tensor) -> torch.Tensor:
         """Hidden states [P, H] of the wanted rows [P] of blocks."""
         if self.is_fast and blocks.depths.max() < LONGEST_WRITTEN_OUT:
-            again = bool(self._recomputed)
-            return fast_training.compute_states(self._trunk, blocks, wanted, checkpointing=again)
+            rerun = bool(self._checkpoint_layers)
+            return fast_training.compute_states(self._trunk, blocks, wanted, checkpointing=rerun)
         tokens, depths, keys, visible = map(self.to_array, blocks)
-        behind = depths.view(len(keys), -1, 1) - depths[keys][:, None]
-        with recompute_layers(self._recomputed):
+        distance = depths.view(len(keys), -1, 1) - depths[keys][:, None]
+        with recompute_layers(self._checkpoint_layers):
             return self._trunk(
                 input_ids=tokens[None],
-                attention_mask=self._build_masks(visible, behind),
+                attention_mask=self._build_masks(visible, distance),
                 position_ids=depths[None],
                 use_cache=False,
                 keys_of_blocks=keys,
@@ -155,10 +155,10 @@ class CausalLM(LanguageModel):
     def score_states(
         self, states: torch.Tensor, wanted: Wanted, temperature: float, entropy: bool
     ) -> tuple[torch.Tensor, ...]:
-        weight, most = self.head_weight, self.states_at_once(wanted)
+        weight, limit = self.head_weight, self.states_at_once(wanted)
         if entropy or weight is None or weight.requires_grad or weight.device.type != "cpu":
             return super().score_states(states, wanted, temperature, entropy)
-        rows = min(most, fast_head.ROWS)
+        rows = min(limit, fast_head.ROWS)
         logprobs: Any = fast_head.LogProbs.apply(states, self, wanted, temperature, rows)
         return (logprobs,)
 
@@ -168,8 +168,8 @@ class CausalLM(LanguageModel):
         weight = self.head_weight
         if weight is None:
             return super().score_part(states, part, temperature, entropy)
-        found: Any = fast_head.Scores.apply(states, weight, self, part, temperature, entropy)
-        return found
+        scores: Any = fast_head.Scores.apply(states, weight, self, part, temperature, entropy)
+        return scores
 
     def choose_rollout_trunk(self) -> CausalLM | FastTrunk:
         """The fastest trunk for rollouts with the current weights."""
@@ -189,12 +189,12 @@ class CausalLM(LanguageModel):
         engine's SlotCache.
         """
         places = cache.positions
-        behind = places[..., None] - torch.arange(cache.capacity, device=ids.device)
+        distance = places[..., None] - torch.arange(cache.capacity, device=ids.device)
         if self._last_place is not None:  # only padding, which nobody reads, reaches beyond it
             places = places.clamp(max=self._last_place)
         hidden = self._trunk(
             input_ids=ids,
-            attention_mask=self._build_masks(behind >= 0, behind),
+            attention_mask=self._build_masks(distance >= 0, distance),
             position_ids=places,
             past_key_values=cache,
             use_cache=True,
@@ -202,14 +202,14 @@ class CausalLM(LanguageModel):
         return hidden[torch.arange(len(ids), device=ids.device), last]
 
     def _build_masks(
-        self, visible: torch.Tensor, behind: torch.Tensor
+        self, visible: torch.Tensor, distance: torch.Tensor
     ) -> torch.Tensor | dict[str, torch.Tensor]:
         """The keys that each token sees, as bool [N, 1, T, keys].
 
-        visible: bool [N or 1, T, keys], without a window. behind: how many places a key is before
+        visible: bool [N or 1, T, keys], without a window. distance: how many places a key is before
         the token. Models that name a kind for each layer take one mask for each kind.
         """
-        windowed = visible & (behind < self._window) if self._window else visible
+        windowed = visible & (distance < self._window) if self._window else visible
         if self._layer_types is None:
             return windowed[:, None]
         masks = {"full_attention": visible, "sliding_attention": windowed}
@@ -224,7 +224,7 @@ def attend_in_blocks(
     attention_mask: torch.Tensor,
     *,
     keys_of_blocks: torch.Tensor | None = None,
-    **named: Any,
+    **options: Any,
 ) -> tuple[torch.Tensor, None]:
     """transformers' attention, for the rows [1, heads, M, D] of Blocks where keys [G, K] are given.
 
@@ -233,15 +233,15 @@ def attend_in_blocks(
     """
 
     if keys_of_blocks is None:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, **named)
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
     groups, rows = len(keys_of_blocks), keys_of_blocks.flatten()
 
     def attend(*parts: torch.Tensor) -> torch.Tensor:
         query, key, value = (
             part[0].unflatten(1, (groups, -1)).transpose(0, 1)
-            for part in (parts[0], *(each.index_select(2, rows) for each in parts[1:]))
+            for part in (parts[0], *(tensor.index_select(2, rows) for tensor in parts[1:]))
         )
-        return sdpa_attention_forward(module, query, key, value, attention_mask, **named)[0]
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)[0]
 
     return recompute(attend, query, key, value).flatten(0, 1)[None], None
 

@@ -36,19 +36,19 @@ def choose_device(backend: LightningSettings, index: int) -> str:
 
     Raises ValueError for a device that this machine lacks.
     """
-    have = {"cpu": backend.processes_here}  # devices of each kind
+    counts = {"cpu": backend.processes_here}  # devices of each kind
     if torch.backends.mps.is_available():
-        have = {"mps": 1, **have}
+        counts = {"mps": 1, **counts}
     if torch.cuda.is_available():
-        have = {"cuda": torch.cuda.device_count(), **have}
-    accelerator = next(iter(have)) if backend.accelerator == "auto" else backend.accelerator
-    if accelerator not in have:
-        there = ", ".join(["auto", *reversed(have)])
-        raise ValueError(f"backend.accelerator={accelerator} is not on this machine; use {there}")
-    if backend.processes_here > have[accelerator]:
+        counts = {"cuda": torch.cuda.device_count(), **counts}
+    accelerator = next(iter(counts)) if backend.accelerator == "auto" else backend.accelerator
+    if accelerator not in counts:
+        options = ", ".join(["auto", *reversed(counts)])
+        raise ValueError(f"backend.accelerator={accelerator} is not on this machine; use {options}")
+    if backend.processes_here > counts[accelerator]:
         number = "backend.devices" if backend.devices > 1 else "torchrun's --nproc-per-node"
         raise ValueError(
-            f"{number} must be 1..{have[accelerator]} with backend.accelerator={accelerator} on "
+            f"{number} must be 1..{counts[accelerator]} with backend.accelerator={accelerator} on "
             f"this machine, not {backend.processes_here}"
         )
     return f"cuda:{index}" if accelerator == "cuda" else accelerator
@@ -82,13 +82,13 @@ def choose_computing(settings: LightningSettings, device: torch.device) -> Compu
         precision, reason = choose_precision(device)
         reasons.append(reason)
     if threads == "auto":
-        most = count_cpu_threads(settings.processes_here)
-        threads = most
+        limit = count_cpu_threads(settings.processes_here)
+        threads = limit
         # Beside one busy program, two threads on two cores take 3 to 5 times as long as one.
-        if device.type == "cpu" and most > 1 and settings.processes_here == 1:
-            threads = max(round(most * (1 - psutil.cpu_percent(_LOOK) / 100)), 1)
-        if threads < most:
-            reasons.append(f"threads {threads} of {most}: other programs use the other cores")
+        if device.type == "cpu" and limit > 1 and settings.processes_here == 1:
+            threads = max(round(limit * (1 - psutil.cpu_percent(_LOOK) / 100)), 1)
+        if threads < limit:
+            reasons.append(f"threads {threads} of {limit}: other programs use the other cores")
     torch.set_num_threads(threads)
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
     return Computing(precision=precision, reasons=tuple(reasons), threads=threads, gpu=gpu)
@@ -97,13 +97,13 @@ def choose_computing(settings: LightningSettings, device: torch.device) -> Compu
 def choose_precision(device: torch.device) -> tuple[Precision, str]:
     """bf16 where a device has units for it, and a sentence that says so."""
     if device.type == "cuda":
-        able = torch.cuda.is_bf16_supported(including_emulation=False)
+        has_units = torch.cuda.is_bf16_supported(including_emulation=False)
     elif device.type == "mps":
-        able = torch.backends.mps.is_macos_or_newer(14, 0)
+        has_units = torch.backends.mps.is_macos_or_newer(14, 0)
     else:  # what torch may use, and what the processor has
-        able = torch.backends.cpu.get_cpu_capability() == "AVX512"
-        able = able and torch.cpu._is_avx512_bf16_supported()
-    if able:
+        has_units = torch.backends.cpu.get_cpu_capability() == "AVX512"
+        has_units = has_units and torch.cpu._is_avx512_bf16_supported()
+    if has_units:
         return "bf16", f"bf16: this {device.type} device has units for it"
     return "fp32", f"fp32: this {device.type} device has no units for bf16"
 
@@ -114,10 +114,10 @@ def count_cpu_threads(processes: int = 1) -> int:
     Where torchrun started the processes, OMP_NUM_THREADS is for each, but torchrun's default of 1
     does not count as the user's choice.
     """
-    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    value = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     launched = "TORCHELASTIC_RUN_ID" in os.environ
-    if asked.isdecimal() and int(asked) and not (launched and processes > 1 and asked == "1"):
-        cores = int(asked) * (processes if launched else 1)
+    if value.isdecimal() and int(value) and not (launched and processes > 1 and value == "1"):
+        cores = int(value) * (processes if launched else 1)
     elif hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:

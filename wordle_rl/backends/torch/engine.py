@@ -30,16 +30,16 @@ def draw_tokens(
     one at temperature 1. Raises NotFinite.
     """
     if sampling.temperature == 0.0:
-        chosen = logits.argmax(dim=-1, keepdim=True)
-        return chosen[:, 0].cpu().numpy(), _fetch(logits.log_softmax(-1).gather(1, chosen)[:, 0])
+        choice = logits.argmax(dim=-1, keepdim=True)
+        return choice[:, 0].cpu().numpy(), _fetch(logits.log_softmax(-1).gather(1, choice)[:, 0])
     scale = 1.0 / sampling.temperature
     # MPS has no float64.
-    exact = torch.float32 if logits.device.type == "mps" else torch.float64
-    exact_uniforms = torch.from_numpy(uniforms).to(logits.device, exact)[:, None]
+    dtype = torch.float32 if logits.device.type == "mps" else torch.float64
+    exact_uniforms = torch.from_numpy(uniforms).to(logits.device, dtype)[:, None]
     rows = max(_BYTES // (logits.element_size() * logits.shape[-1]), 1)
     parts = zip(logits.split(rows), exact_uniforms.split(rows), strict=True)
-    drawn = [_draw_rows(own, scale, some) for own, some in parts]
-    ids, logprobs = (torch.cat(found)[:, 0] for found in zip(*drawn, strict=True))
+    draws = [_draw_rows(block, scale, numbers) for block, numbers in parts]
+    ids, logprobs = (torch.cat(column)[:, 0] for column in zip(*draws, strict=True))
     return ids.cpu().numpy(), _fetch(logprobs)
 
 
@@ -53,11 +53,11 @@ def _draw_rows(
     Returns ids and log-probabilities, both [n, 1].
     """
     size = logits.shape[-1]
-    greatest = logits.amax(-1, keepdim=True)
+    maximum = logits.amax(-1, keepdim=True)
     shares = logits.new_empty(len(logits), -(-size // _BLOCK), _BLOCK)
     table = shares.view(len(logits), -1)
     table[:, size:] = 0.0
-    table = torch.sub(logits, greatest, out=table[:, :size])
+    table = torch.sub(logits, maximum, out=table[:, :size])
     if scale != 1.0:
         table *= scale
     table.exp_()
@@ -65,11 +65,11 @@ def _draw_rows(
     target = uniforms * sums[:, -1:]
     block = _find(sums, target)
     target -= nn.functional.pad(sums, (1, 0)).gather(1, block)
-    inside = shares[torch.arange(len(logits), device=logits.device), block[:, 0]]
-    place = _find(inside.to(sums.dtype).cumsum(-1), target)
+    block_shares = shares[torch.arange(len(logits), device=logits.device), block[:, 0]]
+    place = _find(block_shares.to(sums.dtype).cumsum(-1), target)
     ids = (block * _BLOCK + place).clamp(max=size - 1)
-    chosen = (logits.gather(1, ids) - greatest).to(sums.dtype) * scale
-    return ids, chosen - sums[:, -1:].log()
+    scores = (logits.gather(1, ids) - maximum).to(sums.dtype) * scale
+    return ids, scores - sums[:, -1:].log()
 
 
 def _find(sums: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -82,10 +82,10 @@ def _find(sums: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 def _fetch(logprobs: torch.Tensor) -> NDArray[np.float32]:
     """Log-probabilities as an array, once the device is done. Raises NotFinite."""
-    found = logprobs.float().cpu().numpy()
-    if not np.isfinite(found).all():
+    array = logprobs.float().cpu().numpy()
+    if not np.isfinite(array).all():
         raise NotFinite
-    return found
+    return array
 
 
 class SlotCache(Cache):
@@ -128,12 +128,12 @@ class SlotCache(Cache):
         for layer, (keys, values) in self._buffers.items():
             self._buffers[layer] = (self._resize(keys), self._resize(values))
 
-    def _resize(self, old: torch.Tensor) -> torch.Tensor:
-        slots, heads, capacity, dim = old.shape
+    def _resize(self, buffer: torch.Tensor) -> torch.Tensor:
+        slots, heads, capacity, dim = buffer.shape
         # A hidden value is still multiplied by 0, and 0 x NaN is NaN. So the rest is 0.
-        new = old.new_zeros(self._slots, heads, self.capacity, dim)
-        new[:slots, :, :capacity] = old
-        return new
+        result = buffer.new_zeros(self._slots, heads, self.capacity, dim)
+        result[:slots, :, :capacity] = buffer
+        return result
 
     def move(self, sources: Sequence[int], targets: Sequence[int]) -> None:
         """Copy source slots into target slots, all at once. Targets may be new slots."""
@@ -153,14 +153,14 @@ class SlotCache(Cache):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Store new keys and values [rows, heads, tokens, dim]. Returns all up to the capacity."""
         if layer_idx not in self._buffers:
-            empty = key_states[:0, :, :0]
-            self._buffers[layer_idx] = (self._resize(empty), self._resize(empty))
+            stub = key_states[:0, :, :0]
+            self._buffers[layer_idx] = (self._resize(stub), self._resize(stub))
         keys, values = self._buffers[layer_idx]
-        for buffer, new in ((keys, key_states), (values, value_states)):
+        for buffer, states in ((keys, key_states), (values, value_states)):
             if self._start is not None:
-                buffer[: self._rows, :, self._start : self._start + new.shape[2]] = new
+                buffer[: self._rows, :, self._start : self._start + states.shape[2]] = states
             else:
-                buffer[self._slot, :, self.positions] = new.transpose(1, 2)
+                buffer[self._slot, :, self.positions] = states.transpose(1, 2)
         return keys[: self._rows], values[: self._rows]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
@@ -180,8 +180,8 @@ class TorchRows:
     @torch.inference_mode()
     def feed(self, ids: Ints, starts: Ints, last: Ints) -> torch.Tensor:
         self._cache.place(starts, ids.shape[1])
-        new, ends = map(self._lm.to_array, (ids, last))
-        return self._trunk.compute_last_hidden(new, ends, self._cache)
+        tokens, ends = map(self._lm.to_array, (ids, last))
+        return self._trunk.compute_last_hidden(tokens, ends, self._cache)
 
     @torch.inference_mode()
     def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:

@@ -25,7 +25,7 @@ from transformers.modeling_gguf_pytorch_utils import (
 from wordle_rl.backends.saving import add_older_form, save_tokenizer
 
 # What transformers notes about the file. With it, save_pretrained refuses.
-_OF_THE_FILE = ("quantization_config", "dtype", "architectures", "model_type")
+_FILE_KEYS = ("quantization_config", "dtype", "architectures", "model_type")
 _ROWS = 8192  # of a matrix that are rounded at once
 _BYTES = 2  # of a weight in bfloat16
 
@@ -39,10 +39,10 @@ def convert_gguf(file: Path, folder: Path, stops: Sequence[str] = ()) -> int:
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     folder.mkdir()
-    found: Any = AutoConfig.from_pretrained(file.parent, gguf_file=file.name)
-    known = found.to_dict()
-    kept = {k: v for k, v in known.items() if k not in _OF_THE_FILE and not k.startswith("_")}
-    config = type(found)(**kept, dtype="bfloat16")
+    gguf_config: Any = AutoConfig.from_pretrained(file.parent, gguf_file=file.name)
+    entries = gguf_config.to_dict()
+    settings = {k: v for k, v in entries.items() if k not in _FILE_KEYS and not k.startswith("_")}
+    config = type(gguf_config)(**settings, dtype="bfloat16")
     tokenizer: Any = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
     save_tokenizer(tokenizer, folder)
     with torch.device("meta"):
@@ -80,15 +80,15 @@ def _write_weights(file: Path, model: Any, target: Path) -> None:
         header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with target.open("wb") as written:
-        written.write(struct.pack("<Q", len(text)) + text)
-        start = written.tell()
-        written.truncate(start + end)
+    with target.open("wb") as out:
+        out.write(struct.pack("<Q", len(text)) + text)
+        start = out.tell()
+        out.truncate(start + end)
 
         def write(name: str) -> None:
             tensor, place = tensors[name], start + header[name]["data_offsets"][0]
             for numbers in _read_rows(tensor, header[name]["shape"], processor):
-                place += os.pwrite(written.fileno(), numbers, place)
+                place += os.pwrite(out.fileno(), numbers, place)
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(write, filter(tensors.get, header)))
@@ -105,5 +105,5 @@ def _read_rows(tensor: Any, shape: list[int], processor: Any) -> Iterator[bytes]
         weights = processor.process(weights, tensor.name).weights
         if list(weights.shape) != [min(step, shape[0] - row), *shape[1:]]:
             raise ValueError(f"{tensor.name} must have the shape {shape}")
-        rounded = torch.from_numpy(np.array(weights)).to(torch.bfloat16)
-        yield rounded.view(torch.int16).numpy().tobytes()
+        values = torch.from_numpy(np.array(weights)).to(torch.bfloat16)
+        yield values.view(torch.int16).numpy().tobytes()

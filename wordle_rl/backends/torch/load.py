@@ -71,14 +71,14 @@ def load_model(
     else:
         frozen = settings.only_scores or settings.lora is not None or settings.is_adapter
         dtype = DTYPES[precision] if frozen else torch.float32
-        quantized = quantization_arguments(settings.quantize, dtype, device)
+        rounding = quantization_arguments(settings.quantize, dtype, device)
         notice_offline(settings.location)
         with explain_load_errors(settings.location, on_disk=Path(settings.location).is_dir()):
-            model, inner = _load_pretrained(settings, dtype, quantized)
+            model, inner = _load_pretrained(settings, dtype, rounding)
     if settings.lora is not None:
         if hasattr(model, "peft_config"):
-            loaded = model.peft_config["default"]
-            check_loaded_adapter(settings.lora, rank=loaded.r, alpha=loaded.lora_alpha)
+            config = model.peft_config["default"]
+            check_loaded_adapter(settings.lora, rank=config.r, alpha=config.lora_alpha)
         else:
             model = add_lora(model, settings.lora, settings.seed, settings.revision)
     stops = list_stop_ids(model.generation_config.eos_token_id)
@@ -87,24 +87,24 @@ def load_model(
 
 
 def _load_pretrained(
-    settings: ModelSettings, dtype: torch.dtype, quantized: dict[str, Any]
+    settings: ModelSettings, dtype: torch.dtype, rounding: dict[str, Any]
 ) -> tuple[Any, Any]:
     base, revision, folder = settings.location, settings.revision, Path(settings.location)
     adapter = folder if settings.is_adapter else None
-    own = base, revision  # where the tokenizer is
+    origin = base, revision  # where the tokenizer is
     if adapter is not None:
         base, revision = find_base(folder, "peft")
         notice_offline(base)
         if not has_tokenizer(folder):
-            own = base, revision
-    given: Any = PreTrainedConfig.get_config_dict(base, revision=revision)[0]
+            origin = base, revision
+    entries: Any = PreTrainedConfig.get_config_dict(base, revision=revision)[0]
     check_files(base)
-    check_quantization(base, given, mlx=False)
-    check_config(base, given)
+    check_quantization(base, entries, mlx=False)
+    check_config(base, entries)
     config = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
     check_places(base, config, settings.max_context)
-    tokenizer = load_tokenizer(*own, adapter=adapter)
-    model = _load_whole(base, revision, dtype, quantized)
+    tokenizer = load_tokenizer(*origin, adapter=adapter)
+    model = _load_whole(base, revision, dtype, rounding)
     if adapter is not None or settings.lora is not None:
         model.base_of_adapter = describe_base(base, revision, adapter=adapter)
     if adapter is not None:
@@ -112,35 +112,35 @@ def _load_pretrained(
             check_base(folder, model.base_of_adapter, base)
         return load_adapter(model, folder), tokenizer
     # Freeze the vision part: games have no images.
-    inside = {*model.get_decoder().parameters(), *model.get_output_embeddings().parameters()}
+    text_weights = {*model.get_decoder().parameters(), *model.get_output_embeddings().parameters()}
     for parameter in model.parameters():
-        if parameter not in inside:
+        if parameter not in text_weights:
             parameter.requires_grad_(False)
     return model, tokenizer
 
 
-def _load_whole(location: str, revision: str, dtype: torch.dtype, quantized: dict[str, Any]) -> Any:
+def _load_whole(location: str, revision: str, dtype: torch.dtype, rounding: dict[str, Any]) -> Any:
     """A model with all weights of its files, and none that they lack. Raises ConfigError."""
-    loaded: Any = AutoModelForCausalLM.from_pretrained(
+    pair: Any = AutoModelForCausalLM.from_pretrained(
         location,
         revision=revision,
         dtype=dtype,
         output_loading_info=True,
         trust_remote_code=False,
-        **quantized,
+        **rounding,
     )
-    model, found = loaded
-    if missing := sorted(found["missing_keys"]):
+    model, info = pair
+    if gaps := sorted(info["missing_keys"]):
         raise ConfigError(
-            f"model.path={location} lacks {len(missing)} of the weights that its config.json asks "
-            f"for, such as {missing[0]}: they are another model's"
+            f"model.path={location} lacks {len(gaps)} of the weights that its config.json asks "
+            f"for, such as {gaps[0]}: they are another model's"
         )
-    check_weights(location, found["unexpected_keys"])
+    check_weights(location, info["unexpected_keys"])
     ends = model.get_input_embeddings(), model.get_output_embeddings()
     if len({end.weight.data_ptr() for end in ends}) == 2:
         for part in (model.config, model.config.get_text_config()):
             part.tie_word_embeddings = False  # whatever the file says; other readers would tie them
-    if quantized:
+    if rounding:
         # On CPUs with AVX-512 and bf16, bitsandbytes packs a layer's weights when it first computes
         # without gradients. A packed layer has no backward pass.
         for module in model.modules():
@@ -152,13 +152,13 @@ def _load_whole(location: str, revision: str, dtype: torch.dtype, quantized: dic
 def check_places(location: str, config: Any, max_context: int) -> None:
     """Raise ConfigError unless the architecture has places for games of max_context tokens."""
     text = config.get_text_config()
-    rope, most = getattr(text, "rope_parameters", None) or {}, None
+    rope, limit = getattr(text, "rope_parameters", None) or {}, None
     if not rope or rope.get("rope_type") in _BATCH_ROTATIONS:
-        most = rope.get("original_max_position_embeddings")
-        most = most or getattr(text, "max_position_embeddings", None)
-    if most is not None and max_context > most:  # other models compute any length, if not well
+        limit = rope.get("original_max_position_embeddings")
+        limit = limit or getattr(text, "max_position_embeddings", None)
+    if limit is not None and max_context > limit:  # other models compute any length, if not well
         raise ConfigError(
-            f"model.max_context must be at most {most} with model.path={location}, which has no "
+            f"model.max_context must be at most {limit} with model.path={location}, which has no "
             f"places beyond, not {max_context}"
         )
 
@@ -205,20 +205,20 @@ def load_weights(model: Any, folder: Path, *, is_lora: bool) -> None:
         return
     file = folder / "model.safetensors"
     with explain_read_errors(file):  # some families have other names on disk
-        loaded: Any = type(model).from_pretrained(
+        pair: Any = type(model).from_pretrained(
             folder,
             config=copy.deepcopy(model.config),
             dtype=torch.float32,
             output_loading_info=True,
             ignore_mismatched_sizes=True,
         )
-    found, info = loaded
-    wrong = {*info["missing_keys"], *info["unexpected_keys"]}
-    if wrong := sorted(wrong | {name for name, *_ in info["mismatched_keys"]}):
+    checkpoint, info = pair
+    names = {*info["missing_keys"], *info["unexpected_keys"]}
+    if names := sorted(names | {name for name, *_ in info["mismatched_keys"]}):
         raise CheckpointError(
-            f"{file} belongs to another model: {len(wrong)} weights are wrong, such as {wrong[0]}"
+            f"{file} belongs to another model: {len(names)} weights are wrong, such as {names[0]}"
         )
-    model.load_state_dict(found.state_dict())
+    model.load_state_dict(checkpoint.state_dict())
 
 
 # -- adapters -------------------------------------------------------------------------------------
@@ -229,20 +229,20 @@ def load_adapter(model: Any, folder: Path) -> Any:
     from peft import PeftModel, get_peft_model_state_dict, load_peft_weights
 
     with explain_read_errors(_weights_file(folder)):
-        saved = load_peft_weights(str(folder), device="cpu")
+        weights = load_peft_weights(str(folder), device="cpu")
     with _without_warnings():
-        adapted: Any = PeftModel.from_pretrained(model, str(folder), is_trainable=True)
-    check_targets(folder, adapted.base_model.targeted_module_names)
-    check_targets(folder, saved)  # peft also loads embeddings, which no checkpoint would have
-    own = get_peft_model_state_dict(adapted, save_embedding_layers=False)
-    check_fit(_weights_file(folder), saved, own)
-    return adapted
+        peft_model: Any = PeftModel.from_pretrained(model, str(folder), is_trainable=True)
+    check_targets(folder, peft_model.base_model.targeted_module_names)
+    check_targets(folder, weights)  # peft also loads embeddings, which no checkpoint would have
+    state = get_peft_model_state_dict(peft_model, save_embedding_layers=False)
+    check_fit(_weights_file(folder), weights, state)
+    return peft_model
 
 
 def _weights_file(folder: Path) -> Path:
     """An adapter's weights, which older versions of peft wrote in torch's own form."""
-    usual, older = folder / FILES["peft"], folder / "adapter_model.bin"
-    return older if older.is_file() and not usual.exists() else usual
+    file, old_file = folder / FILES["peft"], folder / "adapter_model.bin"
+    return old_file if old_file.is_file() and not file.exists() else file
 
 
 def add_lora(model: Any, settings: LoraSettings, seed: int, revision: str = MAIN) -> Any:
@@ -254,23 +254,23 @@ def add_lora(model: Any, settings: LoraSettings, seed: int, revision: str = MAIN
 
     modules = dict(model.named_modules())
     trunk = next(name for name, module in modules.items() if module is model.get_decoder())
-    linear = [  # GPT-2 has Conv1D, whose weights are transposed
+    names = [  # GPT-2 has Conv1D, whose weights are transposed
         name
         for name, module in modules.items()
         if isinstance(module, torch.nn.Linear | Conv1D) and name.startswith(f"{trunk}.")
     ]
-    targets, is_conv1d = settings.targets, any(isinstance(modules[n], Conv1D) for n in linear)
+    targets, is_conv1d = settings.targets, any(isinstance(modules[n], Conv1D) for n in names)
     if not is_known(model.config):
         # Where experts are one weight, peft takes the names of a feed-forward part for theirs.
         # Kernels of state-space layers read some weights past the adapter.
         fused = any(p.ndim == 3 and "experts" in n for n, p in model.named_parameters())
-        left = ("gate", "gate_proj", "up_proj", "down_proj", "w1", "w2", "w3") if fused else ()
+        excludes = ("gate", "gate_proj", "up_proj", "down_proj", "w1", "w2", "w3") if fused else ()
         if any("conv1d" in name for name in modules):
-            left += ("out_proj", "dt_proj", "x_proj")
-        linear = [name for name in linear if name.rpartition(".")[2] not in left]
+            excludes += ("out_proj", "dt_proj", "x_proj")
+        names = [name for name in names if name.rpartition(".")[2] not in excludes]
         if targets == "all-linear":
-            targets = sorted({name.rpartition(".")[2] for name in linear})
-    choose_layers(targets, linear)  # peft ignores targets that fit nothing
+            targets = sorted({name.rpartition(".")[2] for name in names})
+    choose_layers(targets, names)  # peft ignores targets that fit nothing
     config = LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha,  # pyright: ignore[reportArgumentType]  # peft takes floats too

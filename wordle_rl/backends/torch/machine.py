@@ -75,10 +75,10 @@ class TorchMachine:
         self._has_copy = not self._is_lora and next(model.parameters()).dtype != DTYPES[precision]
         known: Any = is_known(model.config)
         on_cpu = next(model.parameters()).device.type == "cpu"
-        self._merged = merge_adapter(model) if self._is_lora and on_cpu and known else None
-        computes = _copy_model(model, precision) if self._has_copy else self._merged or model
+        self._merged_model = merge_adapter(model) if self._is_lora and on_cpu and known else None
+        network = _copy_model(model, precision) if self._has_copy else self._merged_model or model
         kind = CausalLM if known else PlainLM
-        self.lm = kind(computes, checkpointing=gradient_checkpointing)
+        self.lm = kind(network, checkpointing=gradient_checkpointing)
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
         self._scaler.scale(torch.zeros(1, device=self.device))  # prepares it in every process
 
@@ -104,21 +104,21 @@ class TorchMachine:
 
     @property
     def is_finite(self) -> bool:
-        used = (copied for copied, _ in self._copied_and_masters())  # fp16 holds less than fp32
-        return all(bool(weight.isfinite().all()) for weight in (*self.trainable, *used))
+        copies = (replica for replica, _ in self._copies_and_masters())  # fp16 holds less than fp32
+        return all(bool(weight.isfinite().all()) for weight in (*self.trainable, *copies))
 
     def make_rows(self) -> CachedModel:
         return PlainRows(self.lm) if isinstance(self.lm, PlainLM) else TorchRows(self.lm)
 
     def keep(self) -> Callable[[], AbstractContextManager[None]]:
-        kept = [weight.detach().clone() for weight in self._changing()]
+        backup = [weight.detach().clone() for weight in self._changing_weights()]
 
         def exchange() -> None:
             """Let the kept weights take the place of the others, or give it back."""
-            for place, weight in enumerate(self._changing()):
-                weight.data, kept[place] = kept[place], weight.data
-            if self._merged is not None:
-                refresh_sums(self._merged)
+            for place, weight in enumerate(self._changing_weights()):
+                weight.data, backup[place] = backup[place], weight.data
+            if self._merged_model is not None:
+                refresh_sums(self._merged_model)
 
         @contextmanager
         def use() -> Iterator[None]:
@@ -130,7 +130,7 @@ class TorchMachine:
 
         return use
 
-    def _changing(self) -> list[nn.Parameter]:
+    def _changing_weights(self) -> list[nn.Parameter]:
         """The weights that updates change, in the form that the model computes with."""
         if self._has_copy:
             return list(self.lm.model.parameters())
@@ -139,9 +139,9 @@ class TorchMachine:
     def rehearsal(self) -> Self | None:
         if self.device.type != "cpu" or self._scaler.is_enabled():  # a GPU waits for much else
             return None
-        other = copy.copy(self)
-        other.apply_gradients = []
-        return other
+        machine = copy.copy(self)
+        machine.apply_gradients = []
+        return machine
 
     def add_value_head(self) -> None:
         self.lm.value_head = ValueHead(self.lm.config.hidden_size).to(self.device)
@@ -161,16 +161,16 @@ class TorchMachine:
 
     def _move_gradients(self) -> None:
         """Add the gradients of the copy to those of the weights it was copied from."""
-        for copied, master in self._copied_and_masters():
-            if copied.grad is not None:
-                gradient = copied.grad.float()
+        for replica, master in self._copies_and_masters():
+            if replica.grad is not None:
+                gradient = replica.grad.float()
                 master.grad = gradient if master.grad is None else master.grad.add_(gradient)
-                copied.grad = None
+                replica.grad = None
 
     def share_gradients(self, processes: Processes) -> None:
-        have = processes.gather([parameter.grad is not None for parameter in self.trainable])
-        anywhere = map(any, zip(*have, strict=True))
-        for parameter, needed in zip(self.trainable, anywhere, strict=True):
+        flags = processes.gather([parameter.grad is not None for parameter in self.trainable])
+        needs = map(any, zip(*flags, strict=True))
+        for parameter, needed in zip(self.trainable, needs, strict=True):
             if needed and parameter.grad is None:  # nothing to train in this process
                 parameter.grad = torch.zeros_like(parameter)
         processes.add_up([p.grad for p in self.trainable if p.grad is not None])
@@ -200,28 +200,28 @@ class TorchMachine:
     def drop_gradients(self) -> None:
         for parameter in self.trainable:
             parameter.grad = None
-        for copied, _ in self._copied_and_masters():
-            copied.grad = None
+        for replica, _ in self._copies_and_masters():
+            replica.grad = None
 
     def copy_gradients(self) -> list[torch.Tensor | None]:
         return [None if p.grad is None else p.grad.clone() for p in self.trainable]
 
     def multiply_gradients(self, first: Any, processes: Processes) -> tuple[float, float, float]:
         pairs = [
-            (p.grad, torch.zeros_like(p.grad) if own is None else own)
-            for p, own in zip(self.trainable, first, strict=True)
+            (p.grad, torch.zeros_like(p.grad) if part is None else part)
+            for p, part in zip(self.trainable, first, strict=True)
             if p.grad is not None
         ]
         if processes.size > 1:
-            processes.add_up([own for _, own in pairs])
+            processes.add_up([part for _, part in pairs])
         sums = torch.zeros(3, dtype=torch.float64)
-        for whole, own in pairs:
-            whole, own = whole.flatten().double(), own.flatten().double()
-            sums += torch.stack([whole @ whole, whole @ own, own @ own]).cpu()
-        whole, both, one = sums.tolist()
-        return whole, both, one
+        for total, part in pairs:
+            total, part = total.flatten().double(), part.flatten().double()
+            sums += torch.stack([total @ total, total @ part, part @ part]).cpu()
+        total, product, square = sums.tolist()
+        return total, product, square
 
-    def _copied_and_masters(self) -> Iterable[tuple[nn.Parameter, nn.Parameter]]:
+    def _copies_and_masters(self) -> Iterable[tuple[nn.Parameter, nn.Parameter]]:
         """Each parameter of the copy, if there is one, with the one it was copied from."""
         if not self._has_copy:
             return ()
@@ -230,10 +230,10 @@ class TorchMachine:
     @torch.no_grad()
     def refresh_copy(self) -> None:
         """Let the weights that compute follow the trained ones, after those changed."""
-        if self._merged is not None:
-            refresh_sums(self._merged)
-        for copied, master in self._copied_and_masters():
-            copied.copy_(master)
+        if self._merged_model is not None:
+            refresh_sums(self._merged_model)
+        for replica, master in self._copies_and_masters():
+            replica.copy_(master)
 
     def set_learning_rate(self, lr: float) -> None:
         for optimizer in self.optimizers:
@@ -274,7 +274,7 @@ class TorchMachine:
 
 def _copy_model(model: nn.Module, precision: Precision) -> nn.Module:
     """A copy with weights in a precision. Buffers, such as rotary frequencies, keep theirs."""
-    copied = copy.deepcopy(model)
-    for parameter in copied.parameters():
+    replica = copy.deepcopy(model)
+    for parameter in replica.parameters():
         parameter.data = parameter.data.to(DTYPES[precision])
-    return copied
+    return replica

@@ -39,10 +39,10 @@ class ExactMuon(torch.optim.Muon):
                 if not state:
                     state["momentum_buffer"] = torch.zeros_like(gradient)
                 average = state["momentum_buffer"].lerp_(gradient, 1.0 - group["momentum"])
-                ahead = gradient.lerp(average, group["momentum"])  # Nesterov momentum
+                lookahead = gradient.lerp(average, group["momentum"])  # Nesterov momentum
                 weight.mul_(1.0 - group["lr"] * group["weight_decay"])
                 step = group["lr"] * muon_size(weight.shape)
-                weight.sub_(orthogonalize(ahead, group), alpha=step)
+                weight.sub_(orthogonalize(lookahead, group), alpha=step)
 
 
 def orthogonalize(matrix: torch.Tensor, settings: Mapping[str, Any]) -> torch.Tensor:
@@ -68,19 +68,19 @@ def build_optimizers(model: nn.Module, optim: Optim, precision: Precision = "fp3
     of their groups is the share of the learning rate that these learn with.
     """
     inner: Any = model
-    trainable = [p for p in model.parameters() if p.requires_grad]
+    parameters = [p for p in model.parameters() if p.requires_grad]
     matrices = set()
     if optim.name == "muon":  # embeddings and the head are tables of rows, and no matrices
         tables = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
         tables.add(inner.get_output_embeddings().weight)
-        matrices = {p for p in trainable if p.ndim == 2} - tables
+        matrices = {p for p in parameters if p.ndim == 2} - tables
     optimizers: list[Any] = []
-    if rest := [p for p in trainable if p not in matrices]:
+    if rest := [p for p in parameters if p not in matrices]:
         decay = optim.weight_decay
         optimizers.append(build_adamw(rest, optim, weight_decay=decay, share=optim.rest_share))
     if matrices:
         kind: Any = torch.optim.Muon if precision == "bf16" else ExactMuon
-        group = {"params": [p for p in trainable if p in matrices], "share": 1.0}
+        group = {"params": [p for p in parameters if p in matrices], "share": 1.0}
         optimizers.append(
             kind(
                 [group],
@@ -118,22 +118,22 @@ def load_states(optimizers: list[Any], file: Path) -> None:
 
     Raises CheckpointError, before anything is changed, unless the states fit these optimisers.
     """
-    saved = read_weights(file)
+    tensors = read_weights(file)
     expected: dict[str, torch.Size] = {}
     for number, optimizer in enumerate(optimizers):
         names = _MUON if isinstance(optimizer, torch.optim.Muon) else _ADAMW
         weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         for i, weight in enumerate(weights):
-            if any(f"{number}.{i}.{name}" in saved for name in names):  # it was trained
+            if any(f"{number}.{i}.{name}" in tensors for name in names):  # it was trained
                 shapes = {name: weight.shape for name in names} | _SCALAR
                 expected |= {f"{number}.{i}.{name}": shapes[name] for name in names}
-    if {name: value.shape for name, value in saved.items()} != expected:
+    if {name: value.shape for name, value in tensors.items()} != expected:
         raise CheckpointError(
             f"{file} was written with another optimiser or model: choose optim= as it was then"
         )
     for number, optimizer in enumerate(optimizers):
         state: dict[int, dict[str, torch.Tensor]] = defaultdict(dict)
-        for name, value in saved.items():
+        for name, value in tensors.items():
             owner, i, key = name.split(".")
             if int(owner) == number:
                 state[int(i)][key] = value

@@ -25,7 +25,7 @@ from wordle_rl.policy.prefix_cache import Ints
 from wordle_rl.policy.token_outputs import Wanted
 from wordle_rl.runs.instantiate import ConfigError
 
-_MOST_OFF = {2: 0.05, 4: 1e-3}  # mean relative error of hidden states, by bytes of a number
+_TOLERANCE = {2: 0.05, 4: 1e-3}  # mean relative error of hidden states, by bytes of a number
 
 
 class CacheRows(DynamicCache):
@@ -46,7 +46,7 @@ class PlainLM(CausalLM):
         family: str = model.config.model_type
         try:
             super().__init__(model, checkpointing=checkpointing)
-            self._takes = inspect.signature(self._trunk.forward).parameters
+            self._arguments = inspect.signature(self._trunk.forward).parameters
             self._singly = self._is_off()  # some families begin anew at every several tokens
             if self._is_off():
                 raise ValueError("a text in parts gives other numbers")
@@ -76,7 +76,7 @@ class PlainLM(CausalLM):
 
     def read_states(self, ids: NDArray[np.int64], trained: NDArray[np.bool_]) -> torch.Tensor:
         """No token sees the padding behind it, so no mask is needed."""
-        with recompute_layers(self._recomputed):
+        with recompute_layers(self._checkpoint_layers):
             states = self._trunk(input_ids=self.to_array(ids), use_cache=False).last_hidden_state
         return states[:, :-1][self.to_array(trained)[:, 1:]]
 
@@ -95,26 +95,26 @@ class PlainLM(CausalLM):
             return [self.advance(batch, part) for part in ids.split(1, dim=1)][-1]
         places = batch.lengths[:, None] + np.arange(ids.shape[1])
         batch.lengths = ends = batch.lengths + ids.shape[1]
-        seen = np.arange(ends.max()) >= (ends.max() - ends)[:, None]
-        given = {"position_ids": self.to_array(places), "past_key_values": batch}
-        given["cache_params"] = batch  # the name in Mamba, which would mask new tokens alone
-        if "cache_params" not in self._takes:
-            given["attention_mask"] = self.to_array(seen.astype(np.int64))
-        given = {name: value for name, value in given.items() if name in self._takes}
-        return self._trunk(input_ids=ids, use_cache=True, **given).last_hidden_state[:, -1]
+        mask = np.arange(ends.max()) >= (ends.max() - ends)[:, None]
+        kwargs = {"position_ids": self.to_array(places), "past_key_values": batch}
+        kwargs["cache_params"] = batch  # the name in Mamba, which would mask new tokens alone
+        if "cache_params" not in self._arguments:
+            kwargs["attention_mask"] = self.to_array(mask.astype(np.int64))
+        kwargs = {name: value for name, value in kwargs.items() if name in self._arguments}
+        return self._trunk(input_ids=ids, use_cache=True, **kwargs).last_hidden_state[:, -1]
 
     @torch.inference_mode()
     def _is_off(self) -> bool:
         """Whether two rows of a text, fed in parts, differ from the whole text."""
         ids = np.arange(3, 11) * 7 % self.vocabulary
-        [whole] = self._trunk(input_ids=self.to_array(ids)[None], use_cache=False).last_hidden_state
-        rows, starts, off = PlainRows(self), np.zeros(2, np.int64), []
+        [truth] = self._trunk(input_ids=self.to_array(ids)[None], use_cache=False).last_hidden_state
+        rows, starts, errors = PlainRows(self), np.zeros(2, np.int64), []
         for counts in (np.array([4, 2]), np.array([3, 3]), np.array([1, 1])):
-            found = rows.feed(ids[starts[:, None] + np.arange(counts.max())], starts, counts - 1)
+            states = rows.feed(ids[starts[:, None] + np.arange(counts.max())], starts, counts - 1)
             starts = starts + counts
-            expected = whole[starts - 1]
-            off.append(float(((found - expected).norm(dim=-1) / expected.norm(dim=-1)).mean()))
-        return not np.mean(off) < _MOST_OFF[whole.dtype.itemsize]
+            expected = truth[starts - 1]
+            errors.append(float(((states - expected).norm(dim=-1) / expected.norm(dim=-1)).mean()))
+        return not np.mean(errors) < _TOLERANCE[truth.dtype.itemsize]
 
 
 class _States(tuple):
@@ -138,22 +138,22 @@ class PlainRows(TorchRows):
         groups: dict[tuple[bool, int], list[int]] = {}
         for slot, kind in enumerate(zip(starts > 0, last + 1, strict=True)):
             groups.setdefault(kind, []).append(slot)
-        old = {slot: row for slot, row in self._rows.items() if slot >= len(ids) or starts[slot]}
-        fed = {id(old[slot][0]) for slot in old if slot < len(ids)}
-        left = [slot for slot in old if slot >= len(ids) and id(old[slot][0]) in fed]
-        if left:  # else the batch that they are in would live on for them
-            self._assign(left, _join([old[slot] for slot in left]))
-        found = []
+        table = {slot: row for slot, row in self._rows.items() if slot >= len(ids) or starts[slot]}
+        batch_ids = {id(table[slot][0]) for slot in table if slot < len(ids)}
+        rest = [slot for slot in table if slot >= len(ids) and id(table[slot][0]) in batch_ids]
+        if rest:  # else the batch that they are in would live on for them
+            self._assign(rest, _join([table[slot] for slot in rest]))
+        states = []
         for (begun, count), slots in groups.items():
             batch = self._lm.start(len(slots))
             if begun:
-                rows, batch = [old[slot] for slot in slots], old[slots[0]][0]
-                everyone = [(batch, row) for row in range(len(batch.lengths))]
-                if rows != everyone or sum(own is batch for own, _ in old.values()) > len(rows):
+                rows, batch = [table[slot] for slot in slots], table[slots[0]][0]
+                members = [(batch, row) for row in range(len(batch.lengths))]
+                if rows != members or sum(b is batch for b, _ in table.values()) > len(rows):
                     batch = _join(rows)
             self._assign(slots, batch)
-            found.append(self._lm.advance(batch, self._lm.to_array(ids[slots, :count])))
-        return torch.cat(found)[np.argsort([slot for part in groups.values() for slot in part])]
+            states.append(self._lm.advance(batch, self._lm.to_array(ids[slots, :count])))
+        return torch.cat(states)[np.argsort([slot for part in groups.values() for slot in part])]
 
     def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
         self._rows |= dict(zip(targets, [self._rows[slot] for slot in sources], strict=True))
@@ -165,24 +165,24 @@ class PlainRows(TorchRows):
 def _join(rows: list[tuple[CacheRows, int]]) -> CacheRows:
     """A new batch of rows of some others."""
     sources = list({id(batch): batch for batch, _ in rows}.values())
-    picked = [[i for i, (own, _) in enumerate(rows) if own is batch] for batch in sources]
-    joined = copy.copy(sources[0])
-    joined.lengths = np.array([batch.lengths[row] for batch, row in rows])
+    groups = [[i for i, (b, _) in enumerate(rows) if b is batch] for batch in sources]
+    result = copy.copy(sources[0])
+    result.lengths = np.array([batch.lengths[row] for batch, row in rows])
 
     def join(name: str, values: list[Any]) -> Any:
         if isinstance(values[0], dict):
             return {key: join(name, [value[key] for value in values]) for key in values[0]}
         if not isinstance(values[0], torch.Tensor):
             return values[0]
-        parts = [v[[rows[i][1] for i in some]] for v, some in zip(values, picked, strict=True)]
+        parts = [v[[rows[i][1] for i in index]] for v, index in zip(values, groups, strict=True)]
         if name in ("keys", "values"):
-            most = int(joined.lengths.max())
-            parts = [part[:, :, -most:] for part in parts]
-            parts = [nn.functional.pad(p, (0, 0, most - p.shape[2], 0)) for p in parts]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)[np.argsort(np.concatenate(picked))]
+            width = int(result.lengths.max())
+            parts = [part[:, :, -width:] for part in parts]
+            parts = [nn.functional.pad(p, (0, 0, width - p.shape[2], 0)) for p in parts]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)[np.argsort(np.concatenate(groups))]
 
-    joined.layers = [copy.copy(layer) for layer in joined.layers]
-    for place, layer in enumerate(joined.layers):
-        own = [vars(batch.layers[place]) for batch in sources]
-        vars(layer).update({name: join(name, [each[name] for each in own]) for name in own[0]})
-    return joined
+    result.layers = [copy.copy(layer) for layer in result.layers]
+    for place, layer in enumerate(result.layers):
+        maps = [vars(batch.layers[place]) for batch in sources]
+        vars(layer).update({name: join(name, [item[name] for item in maps]) for name in maps[0]})
+    return result

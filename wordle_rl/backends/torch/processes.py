@@ -63,13 +63,13 @@ class TorchProcesses(Processes):
             self._group = dist.new_group(backend="nccl", timeout=_PATIENCE)
 
     def gather(self, value: T) -> list[T]:
-        own = torch.frombuffer(bytearray(exchange.write(value)), dtype=torch.uint8)
+        data = torch.frombuffer(bytearray(exchange.write(value)), dtype=torch.uint8)
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
         with self._explain_failure():
-            dist.all_gather(sizes, torch.tensor([len(own)]))
+            dist.all_gather(sizes, torch.tensor([len(data)]))
             room = int(max(sizes))
             parts = [torch.empty(room, dtype=torch.uint8) for _ in range(self.size)]
-            dist.all_gather(parts, nn.functional.pad(own, (0, room - len(own))))
+            dist.all_gather(parts, nn.functional.pad(data, (0, room - len(data))))
         pairs = zip(parts, sizes, strict=True)
         return [exchange.read(part[: int(size)].numpy().tobytes()) for part, size in pairs]
 
@@ -88,10 +88,10 @@ class TorchProcesses(Processes):
         store.set(names[self.rank], "")
         end = time.monotonic() + _COME.total_seconds()
         while not store.check(names):
-            if time.monotonic() > end or any(other.exitcode for other in self._others):
-                missing = [str(rank) for rank, n in enumerate(names) if not store.check([n])]
+            if time.monotonic() > end or any(process.exitcode for process in self._others):
+                ranks = [str(rank) for rank, n in enumerate(names) if not store.check([n])]
                 raise ProcessLost(
-                    f"processes {', '.join(missing)} of {self.size} did not join; on several "
+                    f"processes {', '.join(ranks)} of {self.size} did not join; on several "
                     "machines start torchrun on each, with another --node-rank"
                 )
             time.sleep(0.05)
@@ -104,7 +104,7 @@ class TorchProcesses(Processes):
         except RuntimeError:
             end = time.monotonic() + _GOODBYE
             while self._others and time.monotonic() < end:
-                codes = [other.exitcode for other in self._others]
+                codes = [process.exitcode for process in self._others]
                 if any(codes):
                     rank, code = next((r, code) for r, code in enumerate(codes, 1) if code)
                     raise ProcessLost(f"process {rank} ended with exit code {code}") from None
@@ -151,18 +151,18 @@ def start_processes(size: int, follow: Follow, interrupts: Interrupts) -> Iterat
         others = context.processes
 
         def kill() -> None:
-            for other in others:
-                other.kill()
+            for process in others:
+                process.kill()
 
         interrupts.on_second(kill)
         try:
             yield TorchProcesses(_place(0, size), _meet(file, size), others)
         finally:
             _leave()  # closes the connections, which ends processes that wait for this one
-            for other in others:
-                other.join(_GOODBYE)
-                other.kill()
-                other.join()
+            for process in others:
+                process.join(_GOODBYE)
+                process.kill()
+                process.join()
 
 
 def _meet(file: str, size: int) -> Any:
@@ -177,8 +177,8 @@ def _enter(index: int, follow: Follow, size: int, file: str) -> None:
 
 
 def _place(rank: int, size: int) -> Launch:
-    here = {"local_rank": rank, "local_size": size, "address": "127.0.0.1", "port": 0}
-    return Launch(rank=rank, size=size, **here)
+    fields = {"local_rank": rank, "local_size": size, "address": "127.0.0.1", "port": 0}
+    return Launch(rank=rank, size=size, **fields)
 
 
 def _leave() -> None:
@@ -205,8 +205,8 @@ def _find_interface(launch: Launch) -> str | None:
         )
         with socket.socket(family, kind) as probe:
             probe.connect(address)  # sends nothing
-            own = probe.getsockname()[0]
+            ip = probe.getsockname()[0]
         for name, addresses in psutil.net_if_addrs().items():
-            if any(found.address.partition("%")[0] == own for found in addresses):
+            if any(entry.address.partition("%")[0] == ip for entry in addresses):
                 return name
     return None

@@ -60,8 +60,8 @@ class TrainingModule(LightningModule):
     def setup(self, stage: str) -> None:
         """Give the callbacks the state that they had in the checkpoint."""
         self._handler = signal.getsignal(signal.SIGTERM)
-        restored = self.run.checkpoints.restored
-        if restored is None or not (file := restored / _STATES).exists():
+        folder = self.run.checkpoints.restored
+        if folder is None or not (file := folder / _STATES).exists():
             return
         try:
             states = torch.load(file, weights_only=True)
@@ -227,8 +227,8 @@ def _set_global_step(trainer: Trainer, step: int) -> None:
 def _find_culprit(error: Exception, callbacks: Mapping[str, Callback]) -> str | None:
     """The name of the callback in which an error was raised."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
-        called = frame.f_locals.get("callback")  # of Lightning's function that calls the hooks
+        owner = frame.f_locals.get("callback")  # of Lightning's function that calls the hooks
         for name, callback in callbacks.items():
-            if called is callback:
+            if owner is callback:
                 return name
     return None

@@ -32,14 +32,14 @@ class Gated(FromFirst):
 
     def observe(self, groups: Sequence[Sequence[Game]]) -> None:
         turns = [turn for games in groups for game in games for turn in game.turns]
-        readable = sum(turn.guess is not None for turn in turns)
-        self._recent = [*self._recent, [readable, len(turns)]][-self.window :]
+        guesses = sum(turn.guess is not None for turn in turns)
+        self._recent = [*self._recent, [guesses, len(turns)]][-self.window :]
         if len(self._recent) == self.window:
             self._open = self._open or self._format() >= self.threshold
 
     def _format(self) -> float:
-        readable, turns = map(sum, zip(*self._recent, strict=True))
-        return readable / turns if turns else 0.0
+        guesses, turns = map(sum, zip(*self._recent, strict=True))
+        return guesses / turns if turns else 0.0
 
     def metrics(self) -> dict[str, float]:
         return {"open": float(self._open), "format": self._format() if self._recent else 0.0}

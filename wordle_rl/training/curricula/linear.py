@@ -20,12 +20,12 @@ class Linear(Phases):
     def __post_init__(self) -> None:
         super().__post_init__()
         first, last = self.first, self.rewards
-        both = first.components.keys() & last.components.keys()
-        differ = [name for name in sorted(both) if first.components[name] != last.components[name]]
-        if differ or first.lawful != last.lawful:
+        names = first.components.keys() & last.components.keys()
+        diffs = [name for name in sorted(names) if first.components[name] != last.components[name]]
+        if diffs or first.lawful != last.lawful:
             raise ValueError(
                 "curriculum=linear moves weights only: lawful and the settings of components must "
-                f"be the same in both sets, unlike {differ}; see reward@curriculum.first=..."
+                f"be the same in both sets, unlike {diffs}; see reward@curriculum.first=..."
             )
 
     def plan(self) -> StepPlan:

@@ -9,7 +9,7 @@ from wordle_rl.game.rules import Game
 from wordle_rl.runs.instantiate import Within
 from wordle_rl.training.curricula import Curriculum, StepPlan
 
-_MOST_WAITING = 512  # secrets
+_QUEUE_SIZE = 512  # secrets
 
 
 @dataclass(kw_only=True)
@@ -28,7 +28,7 @@ class Replay(Curriculum):
     most_lost: Annotated[float, Within(0, 1, "(]")] = 1.0
 
     def __post_init__(self) -> None:
-        if not self._most:
+        if not self._limit:
             raise ValueError(
                 f"curriculum.share must be {1 / self.groups:.3g} or more for one of the "
                 f"rollout.groups={self.groups} to be replayed, not {self.share}"
@@ -36,19 +36,19 @@ class Replay(Curriculum):
         self._waiting: list[str] = []  # lost secrets, oldest loss first
 
     @property
-    def _most(self) -> int:
+    def _limit(self) -> int:
         """How many groups of a step may be replayed."""
         return math.floor(self.share * self.groups + 1e-9)  # 0.29 x 100 is below 29
 
     def plan(self) -> StepPlan:
-        replayed = tuple(self._waiting[: self._most])
-        return StepPlan(stage="reward", rewards=self.rewards, replayed=replayed)
+        secrets = tuple(self._waiting[: self._limit])
+        return StepPlan(stage="reward", rewards=self.rewards, replayed=secrets)
 
     def observe(self, groups: Sequence[Sequence[Game]]) -> None:
         replayed = set(self.plan().replayed)
-        lost = dict.fromkeys(games[0].secret for games in groups if self._is_lost(games))
-        kept = [s for s in self._waiting if s not in replayed and s not in lost]
-        self._waiting = [*kept, *lost][-_MOST_WAITING:]
+        losses = dict.fromkeys(games[0].secret for games in groups if self._is_lost(games))
+        queue = [s for s in self._waiting if s not in replayed and s not in losses]
+        self._waiting = [*queue, *losses][-_QUEUE_SIZE:]
 
     def _is_lost(self, games: Sequence[Game]) -> bool:
         share = sum(game.lost for game in games) / len(games)

@@ -39,9 +39,9 @@ def _fill_table(
     if temperature != 1.0:
         values /= temperature
     values -= values.amax(-1, keepdim=True)
-    chosen = lm.add_at(len(states), place, values[place, columns] * shares)
+    scores = lm.add_at(len(states), place, values[place, columns] * shares)
     sums = values.exp_().sum(-1, keepdim=True)
-    return _Table(values, sums, place, columns, shares), chosen - sums.log()[:, 0]
+    return _Table(values, sums, place, columns, shares), scores - sums.log()[:, 0]
 
 
 def _open_rows(lm: Any, part: Part, weight: torch.Tensor) -> torch.Tensor:
@@ -76,18 +76,18 @@ class Scores(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        states, weight, mean, *kept = ctx.saved_tensors
-        table = _Table(*kept)
+        states, weight, mean, *fields = ctx.saved_tensors
+        table = _Table(*fields)
         _differentiate(table, mean, *(grad / ctx.temperature for grad in grads))
         gradient = table.values.to(weight.dtype)
-        of_states = (gradient @ _open_rows(ctx.lm, ctx.part, weight)).to(states.dtype)
-        of_weight = None
+        states_grad = (gradient @ _open_rows(ctx.lm, ctx.part, weight)).to(states.dtype)
+        weight_grad = None
         if ctx.needs_input_grad[1]:
-            of_weight = gradient.T @ states.to(weight.dtype)
+            weight_grad = gradient.T @ states.to(weight.dtype)
             if ctx.part.options is not None:
                 tokens = ctx.lm.to_array(ctx.part.options.tokens)
-                of_weight = torch.zeros_like(weight).index_copy_(0, tokens, of_weight)
-        return of_states, of_weight, None, None, None, None
+                weight_grad = torch.zeros_like(weight).index_copy_(0, tokens, weight_grad)
+        return states_grad, weight_grad, None, None, None, None
 
 
 def _differentiate(
@@ -106,8 +106,8 @@ def _differentiate(
     if mean is not None and by_entropy is not None:
         factors = _logarithms(table).sub_(mean).mul_(by_entropy[:, None]).add_(factors)
     table.values.mul_(factors / -table.sums)
-    taken = table.shares * by_logprob[table.place]
-    table.values.index_put_((table.place, table.columns), taken, accumulate=True)
+    terms = table.shares * by_logprob[table.place]
+    table.values.index_put_((table.place, table.columns), terms, accumulate=True)
 
 
 def _logarithms(table: _Table) -> torch.Tensor:
@@ -121,16 +121,16 @@ def _find_repeats(states: torch.Tensor, wanted: Wanted) -> tuple[list[int], list
     bounds = np.searchsorted(wanted.place[order], np.arange(len(states) + 1))
     bits = states.detach().contiguous().view(torch.uint8).numpy()
     numbers: dict[tuple[bytes, ...], int] = {}
-    first, repeated = [], []
+    places, inverse = [], []
     for place, (start, stop) in enumerate(pairwise(bounds)):
-        own = order[start:stop]
-        read = [bits[place], wanted.ids[own], wanted.shares[own]]
+        span = order[start:stop]
+        parts = [bits[place], wanted.ids[span], wanted.shares[span]]
         if wanted.choices is not None:
-            read.append(wanted.choices[place])
-        repeated.append(numbers.setdefault(tuple(map(np.ndarray.tobytes, read)), len(first)))
-        if repeated[-1] == len(first):
-            first.append(place)
-    return first, repeated
+            parts.append(wanted.choices[place])
+        inverse.append(numbers.setdefault(tuple(map(np.ndarray.tobytes, parts)), len(places)))
+        if inverse[-1] == len(places):
+            places.append(place)
+    return places, inverse
 
 
 class LogProbs(torch.autograd.Function):
@@ -144,25 +144,25 @@ class LogProbs(torch.autograd.Function):
     def forward(
         ctx: Any, states: torch.Tensor, lm: Any, wanted: Wanted, temperature: float, rows: int
     ) -> torch.Tensor:
-        first, repeated = _find_repeats(states, wanted)
-        states, wanted = states[first], wanted.take(first)
+        places, inverse = _find_repeats(states, wanted)
+        states, wanted = states[places], wanted.take(places)
         logprobs = torch.empty(len(states), device=states.device)
         slopes = torch.empty_like(states) if ctx.needs_input_grad[0] else None
         for start in range(0, len(states), rows):
-            now = slice(start, start + rows)
-            part = wanted.part(start, len(states[now]))
-            table, logprobs[now] = _fill_table(lm, states[now], part, temperature)
+            span = slice(start, start + rows)
+            part = wanted.part(start, len(states[span]))
+            table, logprobs[span] = _fill_table(lm, states[span], part, temperature)
             if slopes is not None:
                 # The table is divided by its sums after the product, where it has fewer columns.
-                removed = table.shares * -table.sums[table.place, 0]
-                table.values.index_put_((table.place, table.columns), removed, accumulate=True)
+                terms = table.shares * -table.sums[table.place, 0]
+                table.values.index_put_((table.place, table.columns), terms, accumulate=True)
                 weight = _open_rows(lm, part, lm.head_weight)
                 product = table.values.to(weight.dtype) @ weight
-                slopes[now] = (product / table.sums).to(states.dtype)
+                slopes[span] = (product / table.sums).to(states.dtype)
         if slopes is not None:
-            ctx.save_for_backward(slopes[repeated])
+            ctx.save_for_backward(slopes[inverse])
             ctx.temperature = temperature
-        return logprobs[repeated]
+        return logprobs[inverse]
 
     @staticmethod
     @once_differentiable

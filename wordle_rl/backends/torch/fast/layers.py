@@ -89,8 +89,8 @@ class Norms(NamedTuple):
 
 def find_head_norms(attention: Any) -> tuple[nn.Module, nn.Module] | None:
     """The norms of each head's queries and keys, if there are some."""
-    named = hasattr(attention, "q_norm")
-    return (attention.q_norm, attention.k_norm) if named else None
+    has_norms = hasattr(attention, "q_norm")
+    return (attention.q_norm, attention.k_norm) if has_norms else None
 
 
 def list_kinds(trunk: Any) -> list[str]:
@@ -116,8 +116,8 @@ def find_rotations(
     trunk: Any, kind: str, places: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Cosines and sines [M, 1, D] at places [M], the first half of each head's sines negated."""
-    given = (kind,) if isinstance(trunk.rotary_emb, gemma3.Gemma3RotaryEmbedding) else ()
-    cos, sin = trunk.rotary_emb(trunk.embed_tokens.weight, places[None], *given)
+    args = (kind,) if isinstance(trunk.rotary_emb, gemma3.Gemma3RotaryEmbedding) else ()
+    cos, sin = trunk.rotary_emb(trunk.embed_tokens.weight, places[None], *args)
     half = sin.shape[-1] // 2
     sin = torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
     return cos[0, :, None], sin[0, :, None]

@@ -19,7 +19,7 @@ from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
 
 from wordle_rl.backends.torch.fast.norms import GemmaNorm
 
-_JOINED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # they multiply the same
+_GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # they multiply the same
 
 
 class MergedLinear(nn.Linear):
@@ -63,7 +63,7 @@ def merge_adapter(model: Any, adapter: str = "default") -> Any:
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     config, base = model.peft_config[adapter], model.get_base_model()
-    adapted: dict[str, Any] = {
+    lora_layers: dict[str, Any] = {
         name: layer for name, layer in base.named_modules() if isinstance(layer, BaseTunerLayer)
     }
     if config.peft_type != "LORA" or (
@@ -76,29 +76,29 @@ def merge_adapter(model: Any, adapter: str = "default") -> Any:
         or config.layer_replication
     ):
         return None
-    for layer in adapted.values():
+    for layer in lora_layers.values():
         plain = type(layer) is Linear and type(layer.get_base_layer()) is nn.Linear
         if not plain or adapter not in layer.lora_A:
             return None
-    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    merged = copy.deepcopy(base, shared)
-    for name, layer in adapted.items():
-        merged.set_submodule(name, MergedLinear(layer, adapter))
-    for name, module in list(merged.named_modules()):
+    memo = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    network = copy.deepcopy(base, memo)
+    for name, layer in lora_layers.items():
+        network.set_submodule(name, MergedLinear(layer, adapter))
+    for name, module in list(network.named_modules()):
         if type(module) is Gemma3RMSNorm:
-            merged.set_submodule(name, GemmaNorm(module))
-        for names in _JOINED:
+            network.set_submodule(name, GemmaNorm(module))
+        for names in _GROUPS:
             layers = [getattr(module, name, None) for name in names]
             if all(isinstance(layer, MergedLinear) for layer in layers):
                 _lay_together(layers)
-    return merged.eval()
+    return network.eval()
 
 
 def _lay_together(layers: list[Any]) -> None:
     """Make the sums of some layers rows of one matrix, so that join() need not copy them."""
     rows = join([layer.weight for layer in layers]).split([len(layer.weight) for layer in layers])
-    for layer, own in zip(layers, rows, strict=True):
-        layer.weight.data = own
+    for layer, part in zip(layers, rows, strict=True):
+        layer.weight.data = part
 
 
 def refresh_sums(merged: nn.Module) -> None:
@@ -115,10 +115,10 @@ def multiply(x: torch.Tensor, *layers: nn.Linear) -> torch.Tensor:
     """
     weight = join([layer.weight for layer in layers])
     bias = None if layers[0].bias is None else join([layer.bias for layer in layers])
-    merged = [layer for layer in layers if isinstance(layer, MergedLinear)]
-    if not merged or not torch.is_grad_enabled():
+    lora_layers = [layer for layer in layers if isinstance(layer, MergedLinear)]
+    if not lora_layers or not torch.is_grad_enabled():
         return F.linear(x, weight, bias)
-    factors = [factor for layer in merged for factor in (layer.down, layer.up)]
+    factors = [factor for layer in lora_layers for factor in (layer.down, layer.up)]
     product: Any = _Multiply.apply(x, weight, bias, layers, *factors)
     return product
 
@@ -136,7 +136,7 @@ def join(tensors: list[torch.Tensor]) -> torch.Tensor:
     memory, start, trained = place(first)
     starts = accumulate((tensor.numel() for tensor in tensors[:-1]), initial=start)
     if trained or any(
-        place(t) != (memory, at, False) for t, at in zip(tensors, starts, strict=True)
+        place(t) != (memory, offset, False) for t, offset in zip(tensors, starts, strict=True)
     ):
         return torch.cat(tensors)
     return first.as_strided((sum(map(len, tensors)), *first.shape[1:]), first.stride())
@@ -165,25 +165,25 @@ class _Multiply(torch.autograd.Function):
         grad, rows = grads[0].flatten(0, -2), x.flatten(0, -2)
         x_grad = (grad @ weight).view(x.shape) if ctx.needs_input_grad[0] else None
         parts = zip(grad.split([width for width, _ in ctx.layers], dim=1), ctx.layers, strict=True)
-        adapted = [(part, scale) for part, (_, scale) in parts if scale is not None]
-        return x_grad, None, None, None, *_factor_gradients(rows, adapted, factors)
+        outputs = [(part, scale) for part, (_, scale) in parts if scale is not None]
+        return x_grad, None, None, None, *_factor_gradients(rows, outputs, factors)
 
 
 def _factor_gradients(
-    rows: torch.Tensor, adapted: list[tuple[torch.Tensor, float]], factors: Sequence[torch.Tensor]
+    rows: torch.Tensor, outputs: list[tuple[torch.Tensor, float]], factors: Sequence[torch.Tensor]
 ) -> Iterator[torch.Tensor]:
     """The gradients of each adapted layer's two factors, in their order.
 
-    rows: [M, in] what all layers read. adapted: for each the gradient [M, out] of what it gives,
+    rows: [M, in] what all layers read. outputs: for each the gradient [M, out] of what it gives,
     and the scale of its factors.
     """
     downs, ups = factors[::2], factors[1::2]
     ranks = [len(down) for down in downs]
-    narrow = (rows @ join([down.to(rows.dtype) for down in downs]).T).split(ranks, dim=1)
+    narrow_rows = (rows @ join([down.to(rows.dtype) for down in downs]).T).split(ranks, dim=1)
     narrow_grads = [
-        part @ (up * scale).to(rows.dtype) for (part, scale), up in zip(adapted, ups, strict=True)
+        part @ (up * scale).to(rows.dtype) for (part, scale), up in zip(outputs, ups, strict=True)
     ]
     down_grads = (torch.cat(narrow_grads, dim=1).T @ rows).split(ranks)
-    for i, (part, scale) in enumerate(adapted):
+    for i, (part, scale) in enumerate(outputs):
         yield down_grads[i].to(downs[i].dtype)
-        yield (part.T @ narrow[i]).to(ups[i].dtype).mul_(scale)
+        yield (part.T @ narrow_rows[i]).to(ups[i].dtype).mul_(scale)

@@ -43,24 +43,24 @@ class RmsNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-        exact = x.float()
-        norm = torch.linalg.vector_norm(exact, dim=-1, keepdim=True)
+        values = x.float()
+        norm = torch.linalg.vector_norm(values, dim=-1, keepdim=True)
         scale = norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
-        exact = exact * scale
-        ctx.save_for_backward(exact, scale, weight)
-        return (exact.to(weight.dtype) * weight).to(x.dtype)
+        values = values * scale
+        ctx.save_for_backward(values, scale, weight)
+        return (values.to(weight.dtype) * weight).to(x.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
         [grad] = grads
-        exact, scale, weight = ctx.saved_tensors
+        values, scale, weight = ctx.saved_tensors
         # Operations on mixed types are several times slower.
-        dtype, outer, weight = weight.dtype, grad.float(), weight.float()
-        products = outer * exact
+        dtype, delta, weight = weight.dtype, grad.float(), weight.float()
+        products = delta * values
         # Of x: scale (w g - x_hat mean(w g x_hat)).
-        along = (products @ weight)[..., None]
-        inner = (outer * weight).addcmul_(exact, along, value=-1.0 / grad.shape[-1]).mul_(scale)
+        dot = (products @ weight)[..., None]
+        x_grad = (delta * weight).addcmul_(values, dot, value=-1.0 / grad.shape[-1]).mul_(scale)
         if not ctx.needs_input_grad[1]:
-            return inner.to(grad.dtype), None, None
-        return inner.to(grad.dtype), products.flatten(0, -2).sum(0).to(dtype), None
+            return x_grad.to(grad.dtype), None, None
+        return x_grad.to(grad.dtype), products.flatten(0, -2).sum(0).to(dtype), None

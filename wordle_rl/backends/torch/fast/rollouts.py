@@ -30,7 +30,7 @@ class FastTrunk:
     @torch.no_grad()
     def __init__(self, trunk: Any) -> None:
         self._trunk, self._kinds = trunk, list_kinds(trunk)
-        self._most, self._tables = 0, {}
+        self._num_places, self._tables = 0, {}
         self._layers = [_Layer(layer) for layer in trunk.layers]
 
     def compute_last_hidden(
@@ -39,9 +39,9 @@ class FastTrunk:
         """As CausalLM.compute_last_hidden."""
         self._extend_rotations(cache.capacity)
         x = embed(self._trunk, ids)  # [N, T, H], added to in place
-        known = {kind: self._look_up(kind, cache) for kind in set(self._kinds)}
+        lookups = {kind: self._look_up(kind, cache) for kind in set(self._kinds)}
         for index, (layer, kind) in enumerate(zip(self._layers, self._kinds, strict=True)):
-            cos, sin, bias = known[kind]
+            cos, sin, bias = lookups[kind]
             query, key, value = layer.project(x, cos, sin)
             keys, values = cache.update(key, value, index)
             if index + 1 == len(self._layers) and ids.shape[1] > 1:
@@ -52,11 +52,11 @@ class FastTrunk:
             layer.finish(x, _attend(query, keys, values, bias, layer.scale))
         return normalize(self._trunk.norm, x[:, -1])
 
-    def _extend_rotations(self, most: int) -> None:
+    def _extend_rotations(self, count: int) -> None:
         """Extend the tables of cosines and sines [places, 1, D] of each kind of layers."""
-        if self._most < most:
-            places = torch.arange(most)
-            self._most = most
+        if self._num_places < count:
+            places = torch.arange(count)
+            self._num_places = count
             self._tables = {
                 kind: find_rotations(self._trunk, kind, places) for kind in set(self._kinds)
             }
@@ -67,11 +67,11 @@ class FastTrunk:
         The bias is float32 [N or 1, T, K], minus infinity where a token does not see a key.
         """
         cos, sin = self._tables[kind]
-        behind = cache.positions[..., None] - torch.arange(cache.capacity)
-        hidden, window = behind < 0, find_window(self._trunk, kind)
+        distance = cache.positions[..., None] - torch.arange(cache.capacity)
+        hidden, window = distance < 0, find_window(self._trunk, kind)
         if window is not None:
-            hidden |= behind >= window
-        bias = torch.zeros(behind.shape).masked_fill_(hidden, -torch.inf)
+            hidden |= distance >= window
+        bias = torch.zeros(distance.shape).masked_fill_(hidden, -torch.inf)
         return cos[cache.positions], sin[cache.positions], bias
 
 
@@ -95,21 +95,21 @@ class _Layer:
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Queries [N, T, heads, D], and keys and values [N, heads, T, D] as in the cache."""
-        joined = F.linear(normalize(self._norms.before_attention, x), self._qkv, self._qkv_bias)
-        joined = joined.view(*x.shape[:2], -1, self._dim)
-        unrotated, value = joined.tensor_split([-self._kv_heads], dim=2)
+        qkv = F.linear(normalize(self._norms.before_attention, x), self._qkv, self._qkv_bias)
+        qkv = qkv.view(*x.shape[:2], -1, self._dim)
+        qk, value = qkv.tensor_split([-self._kv_heads], dim=2)
         if self._head_norms:
-            parts = unrotated.tensor_split([-self._kv_heads], dim=2)
-            normed = [normalize(*pair) for pair in zip(self._head_norms, parts, strict=True)]
-            unrotated = torch.cat(normed, dim=2)
+            parts = qk.tensor_split([-self._kv_heads], dim=2)
+            pieces = [normalize(*pair) for pair in zip(self._head_norms, parts, strict=True)]
+            qk = torch.cat(pieces, dim=2)
         # Rolling by half brings each number's partner to its place. The sine holds the sign.
-        rotated = (unrotated * cos).addcmul_(unrotated.roll(self._dim // 2, -1), sin)
-        query, key = rotated.tensor_split([-self._kv_heads], dim=2)
+        out = (qk * cos).addcmul_(qk.roll(self._dim // 2, -1), sin)
+        query, key = out.tensor_split([-self._kv_heads], dim=2)
         return query, key.transpose(1, 2), value.transpose(1, 2)
 
-    def finish(self, x: torch.Tensor, attended: torch.Tensor) -> None:
+    def finish(self, x: torch.Tensor, output: torch.Tensor) -> None:
         """Add the results of attention and the feed-forward part to x [N, T, H], in place."""
-        _add(x, F.linear(attended, self._out), self._norms.after_attention)
+        _add(x, F.linear(output, self._out), self._norms.after_attention)
         inner = F.linear(normalize(self._norms.before_mlp, x), self._gate_up)
         gate, up = inner.chunk(2, dim=-1)
         _add(x, F.linear(self._activate(gate).mul_(up), self._down), self._norms.after_mlp)
@@ -128,17 +128,17 @@ def _attend(
     infinity where a token does not see a key.
     """
     n, tokens, heads, dim = query.shape
-    groups, most = keys.shape[1:3]
+    groups, length = keys.shape[1:3]
     query = query.transpose(1, 2)
-    if n * heads * tokens * most > _MOST_SCORES:
+    if n * heads * tokens * length > _MOST_SCORES:
         mask = bias[:, None].to(query.dtype)
         out = F.scaled_dot_product_attention(
             query, keys, values, mask, scale=scale, enable_gqa=True
         )
     else:
         # One product serves all heads that share keys. Softmax in float32, as in transformers.
-        grouped = query.reshape(n * groups, -1, dim)
-        scores = torch.bmm(grouped, keys.flatten(0, 1).transpose(1, 2)).view(n, heads, tokens, most)
+        rows = query.reshape(n * groups, -1, dim)
+        scores = torch.bmm(rows, keys.flatten(0, 1).transpose(1, 2)).view(n, heads, tokens, length)
         weights = torch.add(bias[:, None], scores, alpha=scale).softmax(-1).to(query.dtype)
-        out = torch.bmm(weights.view(n * groups, -1, most), values.flatten(0, 1))
+        out = torch.bmm(weights.view(n * groups, -1, length), values.flatten(0, 1))
     return out.view(n, heads, tokens, dim).transpose(1, 2).reshape(n, tokens, heads * dim)

@@ -59,8 +59,8 @@ def _lay_out(trunk: Any, blocks: Blocks, kind: str) -> Layout:
     visible, depths = blocks.visible, blocks.depths
     window = find_window(trunk, kind)
     if window is not None:
-        behind = depths.reshape(len(visible), -1, 1) - depths[blocks.keys][:, None]
-        visible = visible & (behind < window)
+        distance = depths.reshape(len(visible), -1, 1) - depths[blocks.keys][:, None]
+        visible = visible & (distance < window)
     visible = torch.from_numpy(visible)[:, None]
     bias = trunk.embed_tokens.weight.new_zeros(visible.shape).masked_fill_(~visible, -torch.inf)
     path = torch.from_numpy(blocks.keys[:, : -visible.shape[2]])
@@ -72,14 +72,14 @@ def _compute_layer(
 ) -> torch.Tensor:
     """The tokens [M, H] after a decoder layer, or only those at some places."""
     attention, mlp, norms = layer.self_attn, layer.mlp, Norms.of(layer)
-    normed = _normalize(norms.before_attention, x)
-    joined = multiply(normed, attention.q_proj, attention.k_proj, attention.v_proj)
-    attended = _attend(joined.view(len(x), -1, attention.head_dim), layout, attention)
+    inputs = _normalize(norms.before_attention, x)
+    qkv = multiply(inputs, attention.q_proj, attention.k_proj, attention.v_proj)
+    output = _attend(qkv.view(len(x), -1, attention.head_dim), layout, attention)
     if places is not None:
-        attended, x = attended[places], x[places]
-    x = _add_product(x, attended, attention.o_proj, norms.after_attention)
-    normed = _normalize(norms.before_mlp, x)
-    gate, up = multiply(normed, mlp.gate_proj, mlp.up_proj).chunk(2, dim=-1)
+        output, x = output[places], x[places]
+    x = _add_product(x, output, attention.o_proj, norms.after_attention)
+    inputs = _normalize(norms.before_mlp, x)
+    gate, up = multiply(inputs, mlp.gate_proj, mlp.up_proj).chunk(2, dim=-1)
     return _add_product(x, mlp.act_fn(gate) * up, mlp.down_proj, norms.after_mlp)
 
 
@@ -93,16 +93,16 @@ def _add_product(
     return torch.addmm(x, rows, layer.weight.T)
 
 
-def _attend(joined: torch.Tensor, layout: Layout, attention: Any) -> torch.Tensor:
+def _attend(qkv: torch.Tensor, layout: Layout, attention: Any) -> torch.Tensor:
     """Attention [M, heads * D] of joined queries, keys and values [M, heads + 2 kv, D]."""
     kv = attention.k_proj.out_features // attention.head_dim
     if norms := find_head_norms(attention):
-        *parts, value = joined.split([joined.shape[1] - 2 * kv, kv, kv], dim=1)
-        normed = [_normalize(*pair) for pair in zip(norms, parts, strict=True)]
-        joined = torch.cat([*normed, value], dim=1)
-    turned: Any = _Rotate.apply(joined, layout.cos, layout.sin, kv)
-    attended: Any = _Attend.apply(turned, layout.path, layout.bias, kv, attention.scaling)
-    return attended
+        *parts, value = qkv.split([qkv.shape[1] - 2 * kv, kv, kv], dim=1)
+        pieces = [_normalize(*pair) for pair in zip(norms, parts, strict=True)]
+        qkv = torch.cat([*pieces, value], dim=1)
+    rows: Any = _Rotate.apply(qkv, layout.cos, layout.sin, kv)
+    output: Any = _Attend.apply(rows, layout.path, layout.bias, kv, attention.scaling)
+    return output
 
 
 def _normalize(norm: Any, x: torch.Tensor) -> Any:
@@ -114,16 +114,16 @@ class _Rotate(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, joined: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, kv: int
+        ctx: Any, qkv: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, kv: int
     ) -> torch.Tensor:
-        ctx.mark_dirty(joined)
+        ctx.mark_dirty(qkv)
         ctx.save_for_backward(cos, sin)
         ctx.kv = kv
-        part = joined[:, :-kv]
+        part = qkv[:, :-kv]
         # Rolling by half brings each number's partner to its place. The sine holds the sign.
         partner = part.roll(part.shape[-1] // 2, -1)
         part.mul_(cos).addcmul_(partner, sin)
-        return joined
+        return qkv
 
     @staticmethod
     @once_differentiable
@@ -160,16 +160,16 @@ class _Attend(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
         rows, path, weights = ctx.saved_tensors
         out = torch.empty_like(rows)
-        of_query, pair = out[:, : -2 * ctx.kv], out[:, -2 * ctx.kv :]
-        grad = _group(grads[0].view(len(path), -1, *of_query.shape[1:]), ctx.kv)
-        gathered = _gather(rows, path, ctx.kv, ctx.scale)
-        scaled, both = _attention_gradients(grad, weights, *gathered)
-        scaled.mul_(ctx.scale)
-        of_query.copy_(_ungroup(scaled, len(path), len(rows) // len(path)))
-        both = both.unflatten(1, (len(path), ctx.kv)).permute(1, 3, 0, 2, 4)  # [G, K, 2, kv, D]
-        pair.copy_(both[:, path.shape[1] :].reshape(pair.shape))
-        of_path = both[:, : path.shape[1]].reshape(-1, *pair.shape[1:])
-        pair.index_add_(0, path.flatten(), of_path)
+        query_out, pair = out[:, : -2 * ctx.kv], out[:, -2 * ctx.kv :]
+        grad = _group(grads[0].view(len(path), -1, *query_out.shape[1:]), ctx.kv)
+        blocks = _gather(rows, path, ctx.kv, ctx.scale)
+        dq, dkv = _attention_gradients(grad, weights, *blocks)
+        dq.mul_(ctx.scale)
+        query_out.copy_(_ungroup(dq, len(path), len(rows) // len(path)))
+        dkv = dkv.unflatten(1, (len(path), ctx.kv)).permute(1, 3, 0, 2, 4)  # [G, K, 2, kv, D]
+        pair.copy_(dkv[:, path.shape[1] :].reshape(pair.shape))
+        path_grads = dkv[:, : path.shape[1]].reshape(-1, *pair.shape[1:])
+        pair.index_add_(0, path.flatten(), path_grads)
         return out, None, None, None, None
 
 
@@ -184,37 +184,37 @@ def _attention_gradients(
 
     grad: of the weighted values. The others are as in the forward pass.
     """
-    both = grad.new_empty(2, *keys.shape)
-    torch.bmm(weights.transpose(1, 2), grad, out=both[1])
+    dkv = grad.new_empty(2, *keys.shape)
+    torch.bmm(weights.transpose(1, 2), grad, out=dkv[1])
     by_weight = torch.bmm(grad, values.transpose(1, 2))
     by_score = torch.ops.aten._softmax_backward_data(by_weight, weights, -1, weights.dtype)
-    torch.bmm(by_score.transpose(1, 2), query, out=both[0])
-    return torch.bmm(by_score, keys), both
+    torch.bmm(by_score.transpose(1, 2), query, out=dkv[0])
+    return torch.bmm(by_score, keys), dkv
 
 
 def _gather(
     rows: torch.Tensor, path: torch.Tensor, kv: int, scale: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The scaled queries [G * kv, heads / kv * B, D], keys and values [G * kv, K, D] of blocks."""
-    (groups, before), (count, joined, dim) = path.shape, rows.shape
-    own = rows.view(groups, count // groups, joined, dim)
-    both = rows.new_empty(2, groups, kv, before + own.shape[1], dim)
-    both[..., :before, :] = _split_heads(rows[:, -2 * kv :][path])
-    both[..., before:, :] = _split_heads(own[:, :, -2 * kv :])
-    keys, values = both.flatten(1, 2)
-    return _group(own[:, :, : -2 * kv], kv).mul_(scale), keys, values
+    (groups, prefix), (count, heads, dim) = path.shape, rows.shape
+    block = rows.view(groups, count // groups, heads, dim)
+    stack = rows.new_empty(2, groups, kv, prefix + block.shape[1], dim)
+    stack[..., :prefix, :] = _split_heads(rows[:, -2 * kv :][path])
+    stack[..., prefix:, :] = _split_heads(block[:, :, -2 * kv :])
+    keys, values = stack.flatten(1, 2)
+    return _group(block[:, :, : -2 * kv], kv).mul_(scale), keys, values
 
 
 def _group(query: torch.Tensor, kv: int) -> torch.Tensor:
     """Queries [G, B, heads, D] as new rows [G * kv, heads / kv * B, D] that share keys."""
     n, _, _, dim = query.shape
-    grouped = query.transpose(1, 2).clone(memory_format=torch.contiguous_format)
-    return grouped.view(n * kv, -1, dim)
+    rows = query.transpose(1, 2).clone(memory_format=torch.contiguous_format)
+    return rows.view(n * kv, -1, dim)
 
 
-def _ungroup(grouped: torch.Tensor, groups: int, size: int) -> torch.Tensor:
+def _ungroup(rows: torch.Tensor, groups: int, size: int) -> torch.Tensor:
     """[G * B, heads, D] of what _group made."""
-    return grouped.view(groups, -1, size, grouped.shape[-1]).transpose(1, 2).flatten(0, 1)
+    return rows.view(groups, -1, size, rows.shape[-1]).transpose(1, 2).flatten(0, 1)
 
 
 def _split_heads(pairs: torch.Tensor) -> torch.Tensor:

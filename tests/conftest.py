@@ -46,14 +46,14 @@ if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
 
 def keep_files(source: Any) -> None:
     """Read files of conf/ and of Hydra once, which it otherwise reads in each composition."""
-    read_anew, kept = source.load_config, {}
+    read_anew, cache = source.load_config, {}
 
     def read_once(source: Any, config_path: str) -> Any:
         if source.path not in (str(CONF), "hydra.conf"):
             return read_anew(source, config_path)
-        if config_path not in kept:
-            kept[config_path] = pickle.dumps(read_anew(source, config_path))
-        return pickle.loads(kept[config_path])  # a fifth of the time of a deep copy
+        if config_path not in cache:
+            cache[config_path] = pickle.dumps(read_anew(source, config_path))
+        return pickle.loads(cache[config_path])  # a fifth of the time of a deep copy
 
     source.load_config = read_once
 
@@ -100,10 +100,10 @@ def cache_that_can_be_written(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = Path.home() / ".cache" / "wordle-rl"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        refused = not os.access(folder, os.W_OK)
+        read_only = not os.access(folder, os.W_OK)
     except OSError:
-        refused = True
-    if refused:
+        read_only = True
+    if read_only:
         os.environ["WORDLE_RL_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
@@ -111,17 +111,17 @@ def cache_that_can_be_written(tmp_path_factory: pytest.TempPathFactory) -> None:
 def word_lists_are_read_once() -> Iterator[None]:
     """Building an experiment takes a fifth of a second otherwise, and the tests build hundreds."""
     tables = functools.cache(feedback_table)
-    known = functools.cache(lambda words: Knowledge(words, tables(words)))
-    shipped = functools.cache(load_words)
+    build_knowledge = functools.cache(lambda words: Knowledge(words, tables(words)))
+    load_original = functools.cache(load_words)
 
     def read(**lists: Any) -> WordLists:
-        return load_words(**lists) if any(lists.values()) else shipped()
+        return load_words(**lists) if any(lists.values()) else load_original()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(word_splits, "load_words", read)
         for module in (build, eval_players):
             patch.setattr(module, "feedback_table", tables)
-            patch.setattr(module, "Knowledge", lambda words, table: known(words))
+            patch.setattr(module, "Knowledge", lambda words, table: build_knowledge(words))
         yield
 
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-KEPT = Path(__file__).with_suffix(".json")
-ALL = (
+RECORD = Path(__file__).with_suffix(".json")
+BASE = (
     "rollout.groups=8 rollout.num_generations=6 trainer.steps=4 trainer.validate_every=2 "
     "trainer.checkpoint_every=4 trainer.games_every=1 trainer.show_games=0 trainer.report=false "
     "words.test=20 words.val=20 backend.precision=fp32 logger=none seed=3 experiment=none"
@@ -42,42 +42,42 @@ RUNS = {
 # Differ from run to run: seconds, what is made of them, and memory.
 CLOCK = ("time/", "games_per_second", "seconds", "memory/")
 # Metrics that came after the kept digests. The next --keep takes them in: empty this then.
-ADDED: tuple[str, ...] = ()
+NEW_METRICS: tuple[str, ...] = ()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--keep", action="store_true", help="write reference_runs.json anew")
     keep = parser.parse_args().keep
-    found = {name: run(line) for name, line in RUNS.items()}
+    results = {name: run(line) for name, line in RUNS.items()}
     if keep:
-        KEPT.write_text(json.dumps({"processor": processor(), "runs": found}, indent=1) + "\n")
+        RECORD.write_text(json.dumps({"processor": processor(), "runs": results}, indent=1) + "\n")
         return
-    kept = json.loads(KEPT.read_text())
-    if kept["processor"] != processor():
-        print(f"kept on {kept['processor']}, here {processor()}: rounding may differ")
-    equal = [compare(name, found[name], kept["runs"][name]) for name in RUNS]
+    record = json.loads(RECORD.read_text())
+    if record["processor"] != processor():
+        print(f"kept on {record['processor']}, here {processor()}: rounding may differ")
+    equal = [compare(name, results[name], record["runs"][name]) for name in RUNS]
     sys.exit(0 if all(equal) else 1)
 
 
 def run(line: str) -> dict[str, Any]:
     """Train, and return the digests of what it wrote and the metrics of its last step."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "train.py", *line.split(), *ALL.split(), f"output_dir={folder}"]
-        done = subprocess.run(
+        command = [sys.executable, "train.py", *line.split(), *BASE.split(), f"output_dir={folder}"]
+        result = subprocess.run(
             command,
             cwd=ROOT,
             capture_output=True,
             text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
         )
-        if done.returncode:
-            sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
-        [out] = (path for path in Path(folder).iterdir() if path.is_dir())
-        steps = [json.loads(text) for text in (out / "metrics.jsonl").read_text().splitlines()]
-        games = (out / "games.jsonl").read_bytes()
-    others = (*CLOCK, *ADDED)
-    steps = [{k: v for k, v in step.items() if not k.startswith(others)} for step in steps]
+        if result.returncode:
+            sys.exit(f"{' '.join(command)}\n{result.stdout}{result.stderr}")
+        [subdir] = (path for path in Path(folder).iterdir() if path.is_dir())
+        steps = [json.loads(text) for text in (subdir / "metrics.jsonl").read_text().splitlines()]
+        games = (subdir / "games.jsonl").read_bytes()
+    prefixes = (*CLOCK, *NEW_METRICS)
+    steps = [{k: v for k, v in step.items() if not k.startswith(prefixes)} for step in steps]
     values = json.dumps(steps, sort_keys=True).encode()
     digests = {"games": games, "metrics": values}
     return {
@@ -86,17 +86,17 @@ def run(line: str) -> dict[str, Any]:
     }
 
 
-def compare(name: str, found: dict[str, Any], kept: dict[str, Any]) -> bool:
+def compare(name: str, result: dict[str, Any], record: dict[str, Any]) -> bool:
     """Say how a run differs from the kept one. Returns whether it is equal."""
-    differs = [part for part in ("games", "metrics") if found[part] != kept[part]]
-    print(f"{name}: {'equal' if not differs else ' and '.join(differs) + ' differ'}")
-    if differs:
-        one, other = found["last"], kept["last"]
-        for metric in sorted(one.keys() | other.keys()):
-            here, before = one.get(metric, math.nan), other.get(metric, math.nan)
-            if here != before:
-                print(f"    {metric}: {before:.9g} -> {here:.9g}")
-    return not differs
+    changes = [part for part in ("games", "metrics") if result[part] != record[part]]
+    print(f"{name}: {'equal' if not changes else ' and '.join(changes) + ' differ'}")
+    if changes:
+        metrics, old_metrics = result["last"], record["last"]
+        for metric in sorted(metrics.keys() | old_metrics.keys()):
+            value, old_value = metrics.get(metric, math.nan), old_metrics.get(metric, math.nan)
+            if value != old_value:
+                print(f"    {metric}: {old_value:.9g} -> {value:.9g}")
+    return not changes
 
 
 def processor() -> str:

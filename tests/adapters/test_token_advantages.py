@@ -15,8 +15,8 @@ PAY = {(1,): [3.0], (0, 0): [0.5, 1.0], (0, 1): [0.5, 4.0]}
 
 
 def chance(logit: float, action: int) -> float:
-    one = 1.0 / (1.0 + math.exp(-logit))
-    return one if action else 1.0 - one
+    prob = 1.0 / (1.0 + math.exp(-logit))
+    return prob if action else 1.0 - prob
 
 
 def likelihood(game: tuple[int, ...]) -> float:
@@ -34,13 +34,13 @@ def expected_estimate(games: int, **settings: Any) -> np.ndarray:
     """[2] mean over all groups of the estimate of the gradient by both logits."""
     total = np.zeros(2)
     for group in itertools.product(PAY, repeat=games):
-        found = token_advantages(
+        by_game = token_advantages(
             [PAY[game] for game in group],
             [[1] * len(game) for game in group],
             [0] * games,
             **settings,
         )
-        for game, advantages in zip(group, found, strict=True):
+        for game, advantages in zip(group, by_game, strict=True):
             for turn, (advantage, score) in enumerate(zip(advantages, scores(game), strict=True)):
                 total[turn] += math.prod(map(likelihood, group)) * advantage * score / games
     return total
@@ -50,8 +50,8 @@ def true_gradient() -> np.ndarray:
     """[2] derivative of the expected reward, counted over games."""
     return np.sum(
         [
-            likelihood(game) * sum(earned) * np.pad(scores(game), (0, 2 - len(game)))
-            for game, earned in PAY.items()
+            likelihood(game) * sum(rewards) * np.pad(scores(game), (0, 2 - len(game)))
+            for game, rewards in PAY.items()
         ],
         axis=0,
     )
@@ -59,19 +59,19 @@ def true_gradient() -> np.ndarray:
 
 @pytest.mark.parametrize("games", [2, 3, 4])
 def test_the_expected_estimate_is_the_gradient_where_games_have_others(games: int) -> None:
-    met = 1.0 - chance(GO_ON, 1) ** (games - 1)  # another game reaches turn 2
-    wanted = true_gradient() * [1.0, met]
-    np.testing.assert_allclose(expected_estimate(games), wanted, atol=1e-12)
+    reach_prob = 1.0 - chance(GO_ON, 1) ** (games - 1)  # another game reaches turn 2
+    expected = true_gradient() * [1.0, reach_prob]
+    np.testing.assert_allclose(expected_estimate(games), expected, atol=1e-12)
 
 
 def test_the_mean_of_all_is_a_constant_share_of_it_on_the_first_turn() -> None:
-    first = expected_estimate(3, baseline="mean")[0]
-    assert first == pytest.approx(true_gradient()[0] * 2 / 3)
+    estimate = expected_estimate(3, baseline="mean")[0]
+    assert estimate == pytest.approx(true_gradient()[0] * 2 / 3)
 
 
 def test_sums_of_compared_rewards_are_biased() -> None:
-    biased, true = expected_estimate(3, credit="summed"), true_gradient()
-    assert abs(biased[0] - true[0]) > 0.1 * abs(true[0])
+    estimate, gradient = expected_estimate(3, credit="summed"), true_gradient()
+    assert abs(estimate[0] - gradient[0]) > 0.1 * abs(gradient[0])
 
 
 def test_credit_by_game_has_the_same_mean_and_more_spread() -> None:
@@ -87,20 +87,20 @@ def test_credit_by_game_has_the_same_mean_and_more_spread() -> None:
 
 
 def test_each_token_has_the_advantage_of_its_turn_among_its_own_group() -> None:
-    found = token_advantages(
+    rows = token_advantages(
         rewards=[[1.0, 2.0], [3.0], [10.0], [10.5]],
         tokens=[[2, 3], [1], [0], [2]],
         groups=[7, 7, 1, 1],
         discount=0.5,
     )
     # from turn 1 on: 1 + 0.5 x 2 = 2 against 3; nobody else plays turn 2
-    assert [each.tolist() for each in found] == [[-1, -1, 0, 0, 0], [1], [], [0.5, 0.5]]
+    assert [row.tolist() for row in rows] == [[-1, -1, 0, 0, 0], [1], [], [0.5, 0.5]]
 
 
 def test_standardised_advantages_are_those_of_grpo() -> None:
-    found = token_advantages([[1.0], [2.0], [6.0]], [[1]] * 3, [0] * 3, baseline="standardised")
+    rows = token_advantages([[1.0], [2.0], [6.0]], [[1]] * 3, [0] * 3, baseline="standardised")
     values = np.array([1.0, 2.0, 6.0])
-    np.testing.assert_allclose(np.concatenate(found), (values - 3) / values.std(ddof=1))
+    np.testing.assert_allclose(np.concatenate(rows), (values - 3) / values.std(ddof=1))
 
 
 @pytest.mark.parametrize(
@@ -116,11 +116,11 @@ def test_standardised_advantages_are_those_of_grpo() -> None:
     ],
 )
 def test_wrong_input_is_refused_in_one_line(changes: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {
+    inputs: dict[str, Any] = {
         "rewards": [[1.0, 2.0], [3.0]],
         "tokens": [[1, 1], [1]],
         "groups": [0, 0],
     }
-    with pytest.raises(ValueError, match=message) as refused:
-        token_advantages(**given | changes)
-    assert "\n" not in str(refused.value)
+    with pytest.raises(ValueError, match=message) as error:
+        token_advantages(**inputs | changes)
+    assert "\n" not in str(error.value)

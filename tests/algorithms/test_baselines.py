@@ -31,7 +31,7 @@ ALGORITHMS: dict[str, Any] = {
     "adaptive_entropy": AdaptiveEntropy(),
 }
 # Whose advantages are equal by construction.
-SCALED = ("grpo", "gspo", "dapo", "cispo", "clip_cov", "adaptive_entropy")
+GRPO_LIKE = ("grpo", "gspo", "dapo", "cispo", "clip_cov", "adaptive_entropy")
 
 # Three groups of four games, mixed, that end after 1 to 4 turns. In group 1 the first turn is equal
 # and the second is not. In group 2 no turn differs.
@@ -126,39 +126,39 @@ def outcomes_by_game(
     return outcomes_by_turn(returns, groups, by_turn=False, discount=1.0)
 
 
-def found_by_turn(name: str) -> list[np.ndarray]:
+def advantages_by_turn(name: str) -> list[np.ndarray]:
     return ALGORITHMS[name].advantages(outcomes_by_turn(TO_GO, GROUPS)).per_turn
 
 
-def found_by_game(name: str) -> list[np.ndarray]:
+def advantages_by_game(name: str) -> list[np.ndarray]:
     return ALGORITHMS[name].advantages(outcomes_by_game(TOTALS, TURNS, GROUPS)).per_turn
 
 
 def formula(name: str) -> str:
-    return "grpo" if name in SCALED else name
+    return "grpo" if name in GRPO_LIKE else name
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_with_credit_by_turn_the_games_of_a_group_that_still_play_are_compared(name):  # row 32
-    found = found_by_turn(name)
-    assert [len(values) for values in found] == TURNS
-    for values, expected in zip(found, BY_TURN[formula(name)], strict=True):
+    advantages = advantages_by_turn(name)
+    assert [len(values) for values in advantages] == TURNS
+    for values, expected in zip(advantages, BY_TURN[formula(name)], strict=True):
         assert values == pytest.approx(np.array(expected), abs=1e-12)
-    zeros = [np.array(each) == 0 for each in BY_TURN[formula(name)]]
-    assert all((values[zero] == 0.0).all() for values, zero in zip(found, zeros, strict=True))
+    zeros = [np.array(row) == 0 for row in BY_TURN[formula(name)]]
+    assert all((values[zero] == 0.0).all() for values, zero in zip(advantages, zeros, strict=True))
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_with_credit_by_game_whole_games_are_compared(name):  # row 32
     for values, expected, turns in zip(
-        found_by_game(name), BY_GAME[formula(name)], TURNS, strict=True
+        advantages_by_game(name), BY_GAME[formula(name)], TURNS, strict=True
     ):
         assert values == pytest.approx(np.full(turns, expected), abs=1e-12)
 
 
 def test_max_rl_learns_nothing_where_nothing_succeeds():
-    compared = MaxRl().compare(np.array([[0.0, 0, 0, 0], [0, 0, 0, 1], [0, -2, 1, 0]]))
-    assert compared.tolist() == [[0] * 4, [-1, -1, -1, 3], [0] * 4]
+    advantages = MaxRl().compare(np.array([[0.0, 0, 0, 0], [0, 0, 0, 1], [0, -2, 1, 0]]))
+    assert advantages.tolist() == [[0] * 4, [-1, -1, -1, 3], [0] * 4]
 
 
 @pytest.mark.parametrize("by_turn", [False, True])

@@ -12,7 +12,7 @@ from wordle_rl.algorithms.dr_grpo import DrGrpo
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.rloo import Rloo, leave_one_out
 
-EVERY = [Grpo(), DrGrpo(normalizer=1), Rloo()]
+ALGORITHMS = [Grpo(), DrGrpo(normalizer=1), Rloo()]
 
 
 def advantages(algorithm: Any, *to_go: list[float], n: int = 2) -> list[list[float]]:
@@ -21,11 +21,11 @@ def advantages(algorithm: Any, *to_go: list[float], n: int = 2) -> list[list[flo
     return [a.tolist() for a in algorithm.advantages(outcomes_by_turn(to_go, groups)).per_turn]
 
 
-@pytest.mark.parametrize("algorithm", EVERY)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_equal_rewards_give_exact_zeros(algorithm: Any) -> None:  # row 10
     third = 1.0 / 3.0
-    equal = [[third, 0.1], [third, 0.1], [third, 0.1]]
-    assert advantages(algorithm, *equal, n=3) == [[0.0, 0.0]] * 3
+    rewards = [[third, 0.1], [third, 0.1], [third, 0.1]]
+    assert advantages(algorithm, *rewards, n=3) == [[0.0, 0.0]] * 3
     assert advantages(algorithm, [0.1], [0.1], [0.1], n=1) == [[0.0]] * 3
 
 

@@ -33,7 +33,7 @@ LEARNERS = [name for name in NAMES if name != "sft"]
 
 
 @cache
-def shipped(name: str) -> Algorithm:
+def build_algorithm(name: str) -> Algorithm:
     """The algorithm that `algorithm=<name>` builds."""
     config = resolve(composed(f"algorithm={name}"))
     budget = config["sampling"]["max_tokens"]
@@ -64,21 +64,21 @@ def steps(
     results: list[StepResult] = []
     for step in range(count):
         results.append(train_step(step_of(policy, setup, step)))
-        if won(results) >= until:
+        if win_rate(results) >= until:
             break
     return results
 
 
-def won(results: list[StepResult]) -> float:
+def win_rate(results: list[StepResult]) -> float:
     """The share of games won in the last three steps."""
-    last = [result.metrics["train/win_rate"] for result in results[-3:]]
-    return float(np.mean(last)) if len(last) == 3 else 0.0
+    rates = [result.metrics["train/win_rate"] for result in results[-3:]]
+    return float(np.mean(rates)) if len(rates) == 3 else 0.0
 
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_bandit_with_four_arms_is_won_in_95_of_100_games(name):  # row 23
     """One answer of one token, which AlwaysGuesses reads as one of four words."""
-    algorithm = shipped(name)
+    algorithm = build_algorithm(name)
     policy = policy_for(algorithm, *range(340), lr=2e-2)
     results = steps(
         policy,
@@ -93,4 +93,4 @@ def test_a_bandit_with_four_arms_is_won_in_95_of_100_games(name):  # row 23
         sampling=Sampling(max_tokens=1),
     )
     assert results[0].metrics["train/win_rate"] < 0.6
-    assert won(results) >= 0.95
+    assert win_rate(results) >= 0.95

@@ -19,7 +19,7 @@ from wordle_rl.algorithms.gspo import Gspo
 from wordle_rl.algorithms.rloo import Rloo
 from wordle_rl.commands.build import build_experiment, resolve
 
-PUBLISHED: dict[Algorithm, dict[str, float]] = {
+PAPER_VALUES: dict[Algorithm, dict[str, float]] = {
     Grpo(): {"beta": 0.04, "clip_low": 0.2, "clip_high": 0.2},
     DrGrpo(): {"beta": 0.0, "clip_low": 0.2, "clip_high": 0.2},
     Dapo(): {"beta": 0.0, "clip_low": 0.2, "clip_high": 0.28},
@@ -33,7 +33,7 @@ PUBLISHED: dict[Algorithm, dict[str, float]] = {
 
 
 def test_clip_ranges_and_weights_of_a_loss_are_published_ones() -> None:
-    for algorithm, values in PUBLISHED.items():
+    for algorithm, values in PAPER_VALUES.items():
         assert {name: getattr(algorithm, name) for name in values} == values, algorithm
 
 
@@ -55,7 +55,7 @@ def test_a_group_of_rollouts_without_tokens_has_finite_weights():  # rows 8 and 
         assert np.isfinite(algorithm.weights(*rows(0, 0))).all()
 
 
-def drawn(share: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def masks(share: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Which of 1,000 tokens clip_cov learns, and their covariances by its formula."""
     random = np.random.default_rng(0)
     logprobs, advantages = -random.exponential(size=1000), random.normal(size=1000)
@@ -68,18 +68,18 @@ def drawn(share: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def test_clip_cov_holds_back_a_share_of_all_tokens_but_only_those_of_high_covariance():
     for share, count in ((0.01, 10), (2e-4, 1)):  # 0.2 tokens are one, as in the authors' code
-        learnt, covariance = drawn(share)
+        learnt, covariance = masks(share)
         assert (~learnt).sum() == count
         assert ((covariance[~learnt] >= 1) & (covariance[~learnt] <= 5)).all()
-    every, covariance = drawn(1.0)
-    assert (~every == ((covariance >= 1) & (covariance <= 5))).all()
-    assert (drawn(0.01)[0] == drawn(0.01)[0]).all() and (drawn(0.01)[0] != drawn(0.01, 1)[0]).any()
+    mask, covariance = masks(1.0)
+    assert (~mask == ((covariance >= 1) & (covariance <= 5))).all()
+    assert (masks(0.01)[0] == masks(0.01)[0]).all() and (masks(0.01)[0] != masks(0.01, 1)[0]).any()
 
 
 @pytest.mark.parametrize(("surprise", "weight"), [(0.0, 0.4), (0.05, 0.3), (0.2, 0.0), (3.0, 0.0)])
 def test_the_entropy_bonus_falls_to_nothing_where_entropy_reaches_its_target(surprise, weight):
-    at = AdaptiveEntropy(entropy=0.4, target=0.2).adapted(np.array([-2.0, 0.0]) * surprise)
-    assert isinstance(at, AdaptiveEntropy) and at.entropy == pytest.approx(weight)
+    algorithm = AdaptiveEntropy(entropy=0.4, target=0.2).adapted(np.array([-2.0, 0.0]) * surprise)
+    assert isinstance(algorithm, AdaptiveEntropy) and algorithm.entropy == pytest.approx(weight)
 
 
 BUDGETS = {  # with answers of 10 tokens at most: how many answers a rollout may have
@@ -96,14 +96,14 @@ BUDGETS = {  # with answers of 10 tokens at most: how many answers a rollout may
 
 @pytest.mark.parametrize("line", BUDGETS)
 def test_dr_grpo_divides_by_the_tokens_that_a_rollout_may_have(line):  # row 12
-    given = ["algorithm=dr_grpo", "sampling.max_tokens=10", *line.split()]
-    algorithm = build_experiment(resolve(composed(*given))).recipe.algorithm
+    base = ["algorithm=dr_grpo", "sampling.max_tokens=10", *line.split()]
+    algorithm = build_experiment(resolve(composed(*base))).recipe.algorithm
     # Two games of 7 and 23 tokens in all, or two guesses of 7 and 10, are a batch.
     for lengths in ((7, 23), (7, 10)):
         share = 1 / (2 * 10 * BUDGETS[line])
         assert algorithm.weights(*rows(*lengths)).tolist() == pytest.approx([share, share])
-    other = build_experiment(resolve(composed(*given, "algorithm.normalizer=5"))).recipe.algorithm
-    assert other.weights(*rows(7, 10)).tolist() == [1 / 10, 1 / 10]
+    variant = build_experiment(resolve(composed(*base, "algorithm.normalizer=5"))).recipe.algorithm
+    assert variant.weights(*rows(7, 10)).tolist() == [1 / 10, 1 / 10]
 
 
 def outcomes(totals: list[float], groups: list[int], **fields: Any) -> StepOutcomes:
@@ -120,15 +120,15 @@ def outcomes(totals: list[float], groups: list[int], **fields: Any) -> StepOutco
 
 
 def test_dpo_pairs_best_with_worst_and_leaves_out_equals():
-    told = outcomes([3.0, 9.0, 5.0, 1.0, 2.0, 2.0, 4.0, 2.0], [0, 0, 0, 0, 1, 1, 1, 1])
-    one = Dpo().advantages(told)
-    assert [a.item() for a in one.per_turn] == [0, 1, 0, -1, 0, 0, 1, -1]
-    assert one.units is not None
-    assert one.units[1] == one.units[3] and one.units[6] == one.units[7]
-    assert len(set(one.units)) == 6
-    two = Dpo(pairs=2).advantages(told)  # 5 and 3 as well; the other 2s are equal
-    assert [a.item() for a in two.per_turn] == [-1, 1, 1, -1, 0, 0, 1, -1]
-    assert two.units is not None and two.units[0] == two.units[2]
+    results = outcomes([3.0, 9.0, 5.0, 1.0, 2.0, 2.0, 4.0, 2.0], [0, 0, 0, 0, 1, 1, 1, 1])
+    one_pair = Dpo().advantages(results)
+    assert [a.item() for a in one_pair.per_turn] == [0, 1, 0, -1, 0, 0, 1, -1]
+    assert one_pair.units is not None
+    assert one_pair.units[1] == one_pair.units[3] and one_pair.units[6] == one_pair.units[7]
+    assert len(set(one_pair.units)) == 6
+    two_pairs = Dpo(pairs=2).advantages(results)  # 5 and 3 as well; the other 2s are equal
+    assert [a.item() for a in two_pairs.per_turn] == [-1, 1, 1, -1, 0, 0, 1, -1]
+    assert two_pairs.units is not None and two_pairs.units[0] == two_pairs.units[2]
 
 
 def test_an_answer_is_charged_for_the_last_fifth_of_its_room():

@@ -48,57 +48,57 @@ def state_after(*guesses: str, secret: str) -> State:
 
 def test_a_target_is_the_share_of_the_teachers_answers_that_go_on_with_it():
     state = state_after("sleep", secret="crate")  # crane, crate and grate fit
-    fitting = ["crane", "crate", "grate"]
-    answers = [CHAT.answer(guess_text(word)) for word in fitting]
-    taken = answers[1]
-    targets = TokenTeacher(LESSON, FORM).targets(state, taken, start=10)
-    found = {
+    words = ["crane", "crate", "grate"]
+    answers = [CHAT.answer(guess_text(word)) for word in words]
+    ids = answers[1]
+    targets = TokenTeacher(LESSON, FORM).targets(state, ids, start=10)
+    shares = {
         (int(place), int(token)): float(share)
         for place, token, share in zip(
             targets.places, targets.ids, targets.probabilities, strict=True
         )
     }
-    for i in range(len(taken)):
-        alike = [answer for answer in answers if answer[:i] == taken[:i]]
-        for token in {answer[i] for answer in alike}:
-            share = sum(answer[i] == token for answer in alike) / len(alike)
-            assert found.pop((10 + i, token)) == pytest.approx(share)
-    assert not found
+    for i in range(len(ids)):
+        matches = [answer for answer in answers if answer[:i] == ids[:i]]
+        for token in {answer[i] for answer in matches}:
+            share = sum(answer[i] == token for answer in matches) / len(matches)
+            assert shares.pop((10 + i, token)) == pytest.approx(share)
+    assert not shares
 
 
 @pytest.mark.parametrize("word", [*WORDS.allowed, "crats", "cratesleep", "c"])
 def test_a_models_own_answer_is_taught_by_the_best_words_that_begin_like_it(word):
     state = state_after("sleep", secret="crate")
-    fitting = ["crane", "crate", "grate"]
-    answers = {each: CHAT.answer(guess_text(each)) for each in WORDS.allowed}
+    words = ["crane", "crate", "grate"]
+    answers = {key: CHAT.answer(guess_text(key)) for key in WORDS.allowed}
     ids = CHAT.answer(guess_text(word))
     teacher = TokenTeacher(dataclasses.replace(LESSON, guessable=WORDS.allowed), FORM)
     targets = teacher.targets(state, ids, start=0)
     weights = np.ones(len(ids), np.float32)
     for place in range(len(ids)):
-        for level in (fitting, WORDS.answers, WORDS.allowed):
-            alike = [answers[each] for each in level if answers[each][:place] == ids[:place]]
-            if alike:
+        for level in (words, WORDS.answers, WORDS.allowed):
+            matches = [answers[key] for key in level if answers[key][:place] == ids[:place]]
+            if matches:
                 break
-        if level is not fitting:
-            weights[place] = ASTRAY if alike else 0.0
-        counts = Counter(answer[place] for answer in alike)
-        here = targets.places == place
-        found = zip(targets.ids[here].tolist(), targets.probabilities[here].tolist(), strict=True)
-        assert dict(found) == pytest.approx({t: n / len(alike) for t, n in counts.items()})
+        if level is not words:
+            weights[place] = ASTRAY if matches else 0.0
+        counts = Counter(answer[place] for answer in matches)
+        mask = targets.places == place
+        pairs = zip(targets.ids[mask].tolist(), targets.probabilities[mask].tolist(), strict=True)
+        assert dict(pairs) == pytest.approx({t: n / len(matches) for t, n in counts.items()})
     assert targets.astray.tolist() == np.flatnonzero(weights < 1).tolist()
     [game] = new_games(["crate"], WORDS, Rules(), [state])
     game.play(word if len(word) == 5 else None, text=guess_text(word))
     talk = Talk()
     talk.hear(FORM.opening(state), 0)
     talk.answer(ids, 0)
-    played = Rollout(game=game, group=0, talks=[talk])
+    rollout = Rollout(game=game, group=0, talks=[talk])
     lesson = dataclasses.replace(LESSON, guessable=WORDS.allowed, distribution=True)
     sizes = {"groups": 1, "num_generations": 1}
     batch = batch_of_games(
-        [played], recipe_of(Distill(), lambda turn: 0.0, teacher=lesson, **sizes), CHAT
+        [rollout], recipe_of(Distill(), lambda turn: 0.0, teacher=lesson, **sizes), CHAT
     )
-    [part] = played.talks[0].answers.values()
+    [part] = rollout.talks[0].answers.values()
     assert (batch.advantages[0, part.start : part.stop] == weights).all()
 
 
@@ -127,8 +127,8 @@ def gradients_of(batch: Batch) -> dict[str, torch.Tensor]:
     # A guess's weight must not depend on how many tokens its word has.
     weights = batch.trained.astype(np.float32)
     policy = policy_of(qwen(340), tokenizer=CHAT.tokenizer)
-    weighed = replace(batch, weights=weights)
-    loss, _ = policy.machine.lm.compute_loss(weighed, Sft(), temperature=1.0)
+    inputs = replace(batch, weights=weights)
+    loss, _ = policy.machine.lm.compute_loss(inputs, Sft(), temperature=1.0)
     loss.backward()
     return {
         n: p.grad.clone() for n, p in policy.machine.model.named_parameters() if p.grad is not None
@@ -136,23 +136,23 @@ def gradients_of(batch: Batch) -> dict[str, torch.Tensor]:
 
 
 def test_learning_the_distribution_has_the_mean_gradient_of_learning_each_answer():
-    fitting = ["crane", "crate", "grate"]
+    words = ["crane", "crate", "grate"]
     totals: list[dict[str, torch.Tensor]] = []
     for distribution in (False, True):
-        parts = [gradients_of(games_of(w, distribution=distribution)) for w in fitting]
+        parts = [gradients_of(games_of(w, distribution=distribution)) for w in words]
         totals.append({n: torch.stack([part[n] for part in parts]).sum(0) for n in parts[0]})
-    sampled, whole = totals
-    for name, gradient in sampled.items():
-        assert torch.allclose(gradient, whole[name], atol=1e-5), name
-    one = gradients_of(games_of("crate", distribution=True))
-    assert any((one[n] * 3 - sampled[n]).abs().max() > 1e-3 for n in one)
+    answer_grads, soft_grads = totals
+    for name, gradient in answer_grads.items():
+        assert torch.allclose(gradient, soft_grads[name], atol=1e-5), name
+    crate_grads = gradients_of(games_of("crate", distribution=True))
+    assert any((crate_grads[n] * 3 - answer_grads[n]).abs().max() > 1e-3 for n in crate_grads)
 
 
 def test_a_share_of_the_groups_is_the_models_own_and_spread_over_the_step():
-    given = ["algorithm=distill", "algorithm.on_policy=0.25", "experiment=none"]
-    setup = build_experiment(resolve(composed(*given)))
+    overrides = ["algorithm=distill", "algorithm.on_policy=0.25", "experiment=none"]
+    setup = build_experiment(resolve(composed(*overrides)))
     lesson = setup.recipe.teacher
     assert lesson is not None and lesson.guessable == setup.words.allowed
     assert [place for place in range(12) if lesson.leaves(place)] == [3, 7, 11]
-    alone = build_experiment(resolve(composed("algorithm=distill", "experiment=none")))
-    assert alone.recipe.teacher is not None and alone.recipe.teacher.guessable is None
+    default = build_experiment(resolve(composed("algorithm=distill", "experiment=none")))
+    assert default.recipe.teacher is not None and default.recipe.teacher.guessable is None

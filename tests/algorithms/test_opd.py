@@ -22,53 +22,53 @@ from wordle_rl.training.lineage import RECORD
 
 
 def test_advantages_are_log_ratios_whose_mean_gradient_is_that_of_the_reverse_kl(backend):
-    def loss(xp, now, old, ref, reward, weight=0.0):
+    def loss(xp, logprobs, old, ref, reward, weight=0.0):
         terms = LossInputs(
-            logprobs=now, old_logprobs=old, ref_logprobs=ref, advantages=reward, trained=True
+            logprobs=logprobs, old_logprobs=old, ref_logprobs=ref, advantages=reward, trained=True
         )
         return Opd(reward_weight=weight).loss(xp, terms)[0]
 
     policy, reference = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
-    given = [*map(np.log, (policy, policy, reference)), np.array([2.0, -1.0, 0.0])]
+    inputs = [*map(np.log, (policy, policy, reference)), np.array([2.0, -1.0, 0.0])]
     # log 0.4, log 2/3 and log 3, then with half the rewards' advantages.
-    assert -loss(np, *given) == pytest.approx([-0.9162907, -0.4054651, 1.0986123])
-    assert -loss(np, *given, 0.5) == pytest.approx([0.0837093, -0.9054651, 1.0986123])
+    assert -loss(np, *inputs) == pytest.approx([-0.9162907, -0.4054651, 1.0986123])
+    assert -loss(np, *inputs, 0.5) == pytest.approx([0.0837093, -0.9054651, 1.0986123])
     # Where the policy has moved, it is still what the drawn token was worth before.
-    moved = loss(np, given[0] + 0.1, *given[1:])
-    assert -moved == pytest.approx(np.exp(0.1) * np.log(reference / policy))
-    _, slope = backend.value_and_slope(loss, *given)
+    losses = loss(np, inputs[0] + 0.1, *inputs[1:])
+    assert -losses == pytest.approx(np.exp(0.1) * np.log(reference / policy))
+    _, slope = backend.value_and_slope(loss, *inputs)
     # The mean over all tokens, by their logits, against the derivative of sum p log p/q by hand.
-    estimated, gap = (policy * slope) @ (np.eye(3) - policy), np.log(policy / reference)
-    assert estimated == pytest.approx(policy * (gap - policy @ gap), abs=1e-6)
+    estimate, gap = (policy * slope) @ (np.eye(3) - policy), np.log(policy / reference)
+    assert estimate == pytest.approx(policy * (gap - policy @ gap), abs=1e-6)
 
 
 def test_a_reference_scores_as_its_own_model_over_the_choices_of_a_grammar_too(backend):
-    other, ids, places = qwen(seed=1), [3, 9, 4, 11, 12, 20], [3, 5]
+    model, ids, places = qwen(seed=1), [3, 9, 4, 11, 12, 20], [3, 5]
     policy = backend.policy_of(qwen(), temperature=0.7)
     batch = batch_of([(ids, [0, 0, 0, 1, 0, 1])], [1.0])
-    policy.set_reference(backend.policy_of(other, temperature=0.7), "other")
-    expected = full_forward(other, ids, temperature=0.7).detach().numpy()[places]
+    policy.set_reference(backend.policy_of(model, temperature=0.7), "other")
+    expected = full_forward(model, ids, temperature=0.7).detach().numpy()[places]
     assert policy.score(batch, reference=True)[0, places] == pytest.approx(expected, abs=1e-4)
     choices = [np.array([7, 11, 30]), np.array([20, 21])]
-    found = policy.score(replace(batch, choices=[choices]), reference=True)
-    for place, some in zip(places, choices, strict=True):
-        each = [full_forward(other, [*ids[:place], i], temperature=0.7)[-1].item() for i in some]
-        share = np.exp(each)[some == ids[place]] / np.exp(each).sum()
-        assert found[0, place] == pytest.approx(np.log(share.item()), abs=1e-4)
+    scores = policy.score(replace(batch, choices=[choices]), reference=True)
+    for place, pool in zip(places, choices, strict=True):
+        logps = [full_forward(model, [*ids[:place], i], temperature=0.7)[-1].item() for i in pool]
+        share = np.exp(logps)[pool == ids[place]] / np.exp(logps).sum()
+        assert scores[0, place] == pytest.approx(np.log(share.item()), abs=1e-4)
     with pytest.raises(ConfigError, match=r"^algorithm\.reference=far has another tokenizer"):
-        policy.set_reference(backend.policy_of(other, HFTokenizer(gemma_like_tokenizer())), "far")
+        policy.set_reference(backend.policy_of(model, HFTokenizer(gemma_like_tokenizer())), "far")
 
 
 def test_a_reference_whose_games_could_have_test_secrets_is_refused(tmp_path):  # row 38
-    def build(*given: str) -> Experiment:
+    def build(*overrides: str) -> Experiment:
         path = f"algorithm.reference={tmp_path / 'model'}"
-        return build_experiment(resolve(composed("algorithm=opd", path, *given)))
+        return build_experiment(resolve(composed("algorithm=opd", path, *overrides)))
 
     folder = shutil.copytree(ROOT / "wordle_rl/embedded/mini", tmp_path / "model")
     assert build().reference is not None
-    [*earlier, last] = read_object(folder / RECORD)["stages"]
-    unclean = {**last, "protocol": "all", "held_out": 0, "run": "knows_all"}
-    write_json(folder / RECORD, {"stages": [*earlier, unclean]})
+    [*stages, stage] = read_object(folder / RECORD)["stages"]
+    bad_stage = {**stage, "protocol": "all", "held_out": 0, "run": "knows_all"}
+    write_json(folder / RECORD, {"stages": [*stages, bad_stage]})
     with pytest.raises(ConfigError, match="comes from the run knows_all, which may have trained"):
         build()
     assert build("words.protocol=all", "experiment=none").reference is not None
@@ -76,12 +76,12 @@ def test_a_reference_whose_games_could_have_test_secrets_is_refused(tmp_path):  
 
 @pytest.mark.usefixtures("quiet")
 def test_a_copy_of_the_start_as_reference_changes_no_number(tmp_path, root, refused):  # row 17
-    given = [*settings(tmp_path, "grammar"), "trainer.steps=3", "trainer.report=false"]
-    _, usual = run(root, *given)
-    copied = shutil.copytree(tmp_path / "base", tmp_path / "copy")
-    _, other = run(root, *given, f"algorithm.reference={copied}")
-    numbers, same = (without_clock(metrics_of(folder)) for folder in (usual, other))
-    assert numbers == same and numbers[-1]["policy/kl"] > 0.0
+    overrides = [*settings(tmp_path, "grammar"), "trainer.steps=3", "trainer.report=false"]
+    _, base_run = run(root, *overrides)
+    copy = shutil.copytree(tmp_path / "base", tmp_path / "copy")
+    _, copy_run = run(root, *overrides, f"algorithm.reference={copy}")
+    numbers, copy_numbers = (without_clock(metrics_of(folder)) for folder in (base_run, copy_run))
+    assert numbers == copy_numbers and numbers[-1]["policy/kl"] > 0.0
     assert numbers[1]["policy/semantic"] > numbers[-1]["policy/semantic"] > 0.0
-    (copied / "config.json").write_text((copied / "config.json").read_text() + "\n")
-    assert "copy has changed since" in refused(lambda: runs.resume(other, "trainer.steps=6"))
+    (copy / "config.json").write_text((copy / "config.json").read_text() + "\n")
+    assert "copy has changed since" in refused(lambda: runs.resume(copy_run, "trainer.steps=6"))

@@ -18,10 +18,10 @@ from wordle_rl.training.advantages import step_advantages
 
 def slow_gae(rewards: list[float], values: list[float], discount: float, lam: float) -> list[float]:
     """Eq. 16 of arXiv 1506.02438 as the double sum that it is."""
-    ahead = [*values, 0.0]
-    deltas = [r + discount * ahead[k + 1] - ahead[k] for k, r in enumerate(rewards)]
+    series = [*values, 0.0]
+    deltas = [r + discount * series[k + 1] - series[k] for k, r in enumerate(rewards)]
     return [
-        sum((discount * lam) ** (later - k) * deltas[later] for later in range(k, len(deltas)))
+        sum((discount * lam) ** (n - k) * deltas[n] for n in range(k, len(deltas)))
         for k in range(len(deltas))
     ]
 
@@ -32,8 +32,8 @@ def test_the_estimate_of_a_turn_is_the_published_sum(discount, lam):
     returns = [
         sum(discount ** (j - k) * r for j, r in enumerate(rewards) if j >= k) for k in range(4)
     ]
-    found = turn_gae(np.array(returns), np.array(values), discount=discount, lam=lam)
-    assert found == pytest.approx(slow_gae(rewards, values, discount, lam))
+    estimates = turn_gae(np.array(returns), np.array(values), discount=discount, lam=lam)
+    assert estimates == pytest.approx(slow_gae(rewards, values, discount, lam))
 
 
 def outcomes(returns: list[list[float]], values: list[list[float]]) -> StepOutcomes:
@@ -49,15 +49,15 @@ def outcomes(returns: list[list[float]], values: list[list[float]]) -> StepOutco
 
 
 def test_targets_are_values_and_estimates_and_advantages_are_put_on_a_unit_scale():
-    told = outcomes([[2.0, 2.0], [4.0], []], [[1.0, 0.5], [1.0], []])
-    plain = Ppo(scale="none", lam=0.8).advantages(told)
-    assert [a.tolist() for a in plain.per_turn] == [pytest.approx([0.85, 1.5]), [3.0], []]
-    assert plain.targets is not None
-    assert [t.tolist() for t in plain.targets] == [pytest.approx([1.85, 2.0]), [4.0], []]
-    assert plain.target_scale == pytest.approx(np.std([1.85, 2.0, 4.0]))
-    scaled = np.concatenate(Ppo(lam=0.8).advantages(told).per_turn)
-    assert scaled.mean() == pytest.approx(0.0) and scaled.std() == pytest.approx(1.0)
-    assert np.argsort(scaled).tolist() == [0, 1, 2]
+    results = outcomes([[2.0, 2.0], [4.0], []], [[1.0, 0.5], [1.0], []])
+    advantages = Ppo(scale="none", lam=0.8).advantages(results)
+    assert [a.tolist() for a in advantages.per_turn] == [pytest.approx([0.85, 1.5]), [3.0], []]
+    assert advantages.targets is not None
+    assert [t.tolist() for t in advantages.targets] == [pytest.approx([1.85, 2.0]), [4.0], []]
+    assert advantages.target_scale == pytest.approx(np.std([1.85, 2.0, 4.0]))
+    numbers = np.concatenate(Ppo(lam=0.8).advantages(results).per_turn)
+    assert numbers.mean() == pytest.approx(0.0) and numbers.std() == pytest.approx(1.0)
+    assert np.argsort(numbers).tolist() == [0, 1, 2]
 
 
 def test_a_turn_is_worth_what_it_was_before_its_first_drawn_token():
@@ -78,8 +78,8 @@ def test_a_turn_is_worth_what_it_was_before_its_first_drawn_token():
         reward=recipe.rewards.reward(game),
         scores=[{"old_values": np.array(scores, np.float32)}],
     )
-    [found] = step_advantages([rollout], recipe).per_turn
-    assert found == pytest.approx(slow_gae([0.0, 0.0], values, 0.5, 0.8))
+    [estimates] = step_advantages([rollout], recipe).per_turn
+    assert estimates == pytest.approx(slow_gae([0.0, 0.0], values, 0.5, 0.8))
 
 
 def test_a_turn_whose_answer_was_forced_counts_as_a_part_of_the_turn_before():
@@ -101,10 +101,10 @@ def test_a_turn_whose_answer_was_forced_counts_as_a_part_of_the_turn_before():
         reward=recipe.rewards.reward(game),
         scores=[{"old_values": np.array(scores, np.float32)}],
     )
-    [found] = step_advantages([rollout], recipe).per_turn
-    later = 4.0 + 0.5 * 5.0
-    assert found[3] == pytest.approx(later - 0.25)
-    assert found[0] == pytest.approx(1.0 + 0.5 * 2.0 - 0.25 * 3.0 + 0.125 * later - 0.5)
-    short = replace(recipe, algorithm=Ppo(scale="none", lam=0.0))
-    [found] = step_advantages([rollout], short).per_turn
-    assert found[0] == pytest.approx(1.0 + 0.5 * 2.0 - 0.25 * 3.0 + 0.125 * 0.25 - 0.5)
+    [estimates] = step_advantages([rollout], recipe).per_turn
+    tail = 4.0 + 0.5 * 5.0
+    assert estimates[3] == pytest.approx(tail - 0.25)
+    assert estimates[0] == pytest.approx(1.0 + 0.5 * 2.0 - 0.25 * 3.0 + 0.125 * tail - 0.5)
+    one_step = replace(recipe, algorithm=Ppo(scale="none", lam=0.0))
+    [estimates] = step_advantages([rollout], one_step).per_turn
+    assert estimates[0] == pytest.approx(1.0 + 0.5 * 2.0 - 0.25 * 3.0 + 0.125 * 0.25 - 0.5)

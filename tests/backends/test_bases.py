@@ -33,8 +33,8 @@ def on_torch(folder: Path | str, **fields: Any) -> Any:
 
 
 def on_mlx(folder: Path | str, **fields: Any) -> Any:
-    loaded = mlx_models.load_model(settings_of(folder, **fields), precision="fp32")
-    return Policy(MlxMachine(loaded, optim=Optim(lr=1e-2)))
+    bundle = mlx_models.load_model(settings_of(folder, **fields), precision="fp32")
+    return Policy(MlxMachine(bundle, optim=Optim(lr=1e-2)))
 
 
 POLICIES: dict[str, Callable[..., Any]] = {"torch": on_torch, "mlx": on_mlx}
@@ -79,13 +79,13 @@ def test_another_base_is_refused_unless_it_is_allowed(backend, change, tmp_path)
 @on_each_backend
 def test_a_local_base_is_found_from_any_folder_and_missed_by_name(backend, tmp_path, monkeypatch):
     save_family(tmp_path / "base", "qwen2")
-    (elsewhere := tmp_path / "elsewhere").mkdir()
+    (folder := tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     adapter = train_adapter(backend, "base", tmp_path / "adapter")
     entry = "model" if backend == "mlx" else "base_model_name_or_path"
     assert json.loads((adapter / ADAPTER).read_text())[entry] == "base"
     expected = POLICIES[backend](adapter).score(BATCH)
-    monkeypatch.chdir(elsewhere)
+    monkeypatch.chdir(folder)
     np.testing.assert_array_equal(POLICIES[backend](adapter).score(BATCH), expected)
     POLICIES[backend](adapter).machine.export(tmp_path / "again")
     assert base_of(tmp_path / "again") == base_of(adapter)
@@ -97,7 +97,7 @@ def test_a_local_base_is_found_from_any_folder_and_missed_by_name(backend, tmp_p
     (adapter / ADAPTER).write_text(json.dumps(config | {entry: str(tmp_path / "moved")}))
     np.testing.assert_array_equal(POLICIES[backend](adapter).score(BATCH), expected)
     (adapter / ADAPTER).write_text(json.dumps(config))
-    shutil.copytree(tmp_path / "moved", elsewhere / "base")
+    shutil.copytree(tmp_path / "moved", folder / "base")
     np.testing.assert_array_equal(POLICIES[backend](adapter).score(BATCH), expected)
 
 
@@ -118,27 +118,27 @@ def test_the_digest_is_of_the_model_and_not_of_how_its_files_are_written(tmp_pat
     model.save_pretrained(parts, max_shard_size="20KB")
     assert len([*parts.glob("*.safetensors")]) > 2 and digest_model(parts) == digest
     config = json.loads((base / "config.json").read_text())
-    older = config | {"rope_theta": config.pop("rope_parameters")["rope_theta"]}
-    older = older | {"transformers_version": "4.40"}
-    older.pop("rope_parameters", None)
-    (base / "config.json").write_text(json.dumps(older))
+    old_config = config | {"rope_theta": config.pop("rope_parameters")["rope_theta"]}
+    old_config = old_config | {"transformers_version": "4.40"}
+    old_config.pop("rope_parameters", None)
+    (base / "config.json").write_text(json.dumps(old_config))
     assert digest_model(base) == digest
-    (base / "config.json").write_text(json.dumps(older | {"rope_theta": 77.0}))
+    (base / "config.json").write_text(json.dumps(old_config | {"rope_theta": 77.0}))
     assert digest_model(base) != digest
 
 
 def test_a_run_is_resumed_on_its_base_where_that_was_moved(tmp_path, refused):
     base = save_family(tmp_path / "base", "qwen2")
-    given = f"model={base} 'model.lora={{rank: 2, alpha: 4}}' model.max_context=1024"
-    more = SMALL_RUN.partition("intermediate_size: 64}'")[2].replace("steps=2", "steps=1")
+    model_args = f"model={base} 'model.lora={{rank: 2, alpha: 4}}' model.max_context=1024"
+    run_args = SMALL_RUN.partition("intermediate_size: 64}'")[2].replace("steps=2", "steps=1")
     (runs := tmp_path / "runs").mkdir()
-    training(f"experiment=none {given} {more} sampling.max_tokens=8 output_dir={runs}")()
+    training(f"experiment=none {model_args} {run_args} sampling.max_tokens=8 output_dir={runs}")()
     [run] = runs.iterdir()
-    base.rename(moved := tmp_path / "moved")
-    other = save_family(tmp_path / "other", "qwen2")
-    other_weight(other)
-    again = f"resume={run} trainer.steps=2"
-    assert "a resumed run keeps model" in refused(training(f"{again} model.path={other}"))
-    training(f"{again} model.path={moved}")()
-    newest = run / "checkpoints" / "step_000002" / "model"
-    assert base_of(newest)["path"] == str(moved)
+    base.rename(new_base := tmp_path / "moved")
+    other_base = save_family(tmp_path / "other", "qwen2")
+    other_weight(other_base)
+    args = f"resume={run} trainer.steps=2"
+    assert "a resumed run keeps model" in refused(training(f"{args} model.path={other_base}"))
+    training(f"{args} model.path={new_base}")()
+    checkpoint = run / "checkpoints" / "step_000002" / "model"
+    assert base_of(checkpoint)["path"] == str(new_base)

@@ -18,8 +18,8 @@ from wordle_rl.runs.paths import ROOT
 PLAIN = "User:\nhello\n\nAssistant:\n"
 
 
-def tokenizer_of(loaded: Any) -> HFTokenizer:
-    return loaded[1] if isinstance(loaded, tuple) else loaded.tokenizer
+def tokenizer_of(bundle: Any) -> HFTokenizer:
+    return bundle[1] if isinstance(bundle, tuple) else bundle.tokenizer
 
 
 def save_base_model(folder: Path) -> Path:

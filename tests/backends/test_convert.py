@@ -32,7 +32,7 @@ STAGES = [
 ]
 
 
-def multimodal() -> Any:
+def multimodal_gemma() -> Any:
     """Gemma 3 as released: a text model beside one for images."""
     text = gemma().config.to_dict()
     vision = {
@@ -48,22 +48,22 @@ def multimodal() -> Any:
     return Gemma3ForConditionalGeneration(config)
 
 
-BUILD = {"qwen2": qwen, "gemma3": gemma, "gemma3 multimodal": multimodal}
+BUILD = {"qwen2": qwen, "gemma3": gemma, "gemma3 multimodal": multimodal_gemma}
 TARGETS = [f"{name}_proj" for name in ("q", "k", "v", "o", "gate", "up", "down")]
 
 
-def adapted(kind: str, folder: Path, **only: Any) -> tuple[Any, Path, Path]:
+def build_adapter(kind: str, folder: Path, **settings: Any) -> tuple[Any, Path, Path]:
     """A peft model with an adapter that does something; its base and its adapter on disk.
 
-    only: settings of an adapter that peft makes, in place of ours.
+    settings: those of an adapter that peft makes, in place of ours.
     """
     model = BUILD[kind]()
     base, path = folder / "base", folder / "peft"
     model.save_pretrained(base)
     qwen_like_tokenizer().save_pretrained(base)
-    if only:
-        plain = {"r": 4, "lora_alpha": 6, "target_modules": TARGETS, "task_type": "CAUSAL_LM"}
-        model: Any = get_peft_model(model, LoraConfig(**{**plain, **only}))
+    if settings:
+        defaults = {"r": 4, "lora_alpha": 6, "target_modules": TARGETS, "task_type": "CAUSAL_LM"}
+        model: Any = get_peft_model(model, LoraConfig(**{**defaults, **settings}))
     else:
         model = add_lora(model, LoraSettings(rank=4, alpha=6.0, targets=TARGETS), seed=0)
     generator = torch.Generator().manual_seed(3)
@@ -78,7 +78,7 @@ def adapted(kind: str, folder: Path, **only: Any) -> tuple[Any, Path, Path]:
 
 @pytest.mark.parametrize("kind", BUILD)
 def test_an_adapter_comes_back_from_mlx_bit_for_bit(kind, tmp_path):
-    _, _, peft = adapted(kind, tmp_path)
+    _, _, peft = build_adapter(kind, tmp_path)
     file = peft / "adapter_model.safetensors"
     dtype = torch.bfloat16 if kind == "qwen2" else torch.float32
     save_file({n: t.to(dtype) for n, t in load_file(file).items()}, file)
@@ -91,35 +91,35 @@ def test_an_adapter_comes_back_from_mlx_bit_for_bit(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", BUILD)
 def test_a_converted_adapter_scores_as_it_did(kind, tmp_path):
-    model, base, peft = adapted(kind, tmp_path)
+    model, base, peft = build_adapter(kind, tmp_path)
     convert_adapter(peft, tmp_path / "mlx")
     ids = [3, 9, 4, 11, 12, 5, 6, 20, 21, 22]
     with torch.no_grad():
         expected = model.eval()(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1).numpy()
     network, _ = mlx_lm.load(
-        str(base), adapter_path=str(tmp_path / "mlx"), model_config=corrected(base)
+        str(base), adapter_path=str(tmp_path / "mlx"), model_config=mlx_config(base)
     )
     logits = network(mx.array([ids]))[0].astype(mx.float32)
-    found = np.array(logits - mx.logsumexp(logits, axis=-1, keepdims=True))
-    assert np.abs(found - expected).max() < 1e-4
+    logprobs = np.array(logits - mx.logsumexp(logits, axis=-1, keepdims=True))
+    assert np.abs(logprobs - expected).max() < 1e-4
 
 
 @pytest.mark.parametrize("layers", [{}, {"layers_to_transform": [1]}], ids=["all", "one"])
 @pytest.mark.parametrize("kind", BUILD)
 def test_a_converted_adapter_is_loaded_by_either_backend(kind, layers, tmp_path):
-    model, _, peft = adapted(kind, tmp_path, **layers)
+    model, _, peft = build_adapter(kind, tmp_path, **layers)
     expected = policy_of(model).score(games())
     convert_adapter(peft, tmp_path / "mlx")
     convert_adapter(tmp_path / "mlx", tmp_path / "back")
     network, tokenizer = load_model(settings_of(tmp_path / "back"), precision="fp32", device="cpu")
-    on_mlx = mlx_models.load_model(settings_of(tmp_path / "mlx"), precision="fp32")
-    found = policy_of(network, tokenizer), Policy(MlxMachine(on_mlx, optim=Optim()))
-    for policy in found:
+    bundle = mlx_models.load_model(settings_of(tmp_path / "mlx"), precision="fp32")
+    policies = policy_of(network, tokenizer), Policy(MlxMachine(bundle, optim=Optim()))
+    for policy in policies:
         assert np.abs(policy.score(games()) - expected).max() < 1e-4
 
 
 def test_a_copy_of_an_adapter_without_its_chat_template_is_asked_as_its_base(tmp_path):
-    _, _, peft = adapted("qwen2", tmp_path)
+    _, _, peft = build_adapter("qwen2", tmp_path)
     convert_adapter(peft, tmp_path / "mlx")
     for folder in (peft, tmp_path / "mlx"):
         qwen_like_tokenizer().save_pretrained(folder)
@@ -142,16 +142,16 @@ def test_a_copy_of_an_adapter_without_its_chat_template_is_asked_as_its_base(tmp
     ],
 )
 def test_an_adapter_of_more_than_the_layers_is_refused_by_name(setting, tmp_path):
-    _, _, peft = adapted("qwen2", tmp_path, **setting)
+    _, _, peft = build_adapter("qwen2", tmp_path, **setting)
     [(name, value)] = setting.items()
-    said = value[1] if name == "target_modules" else name
-    with pytest.raises(ConfigError, match=f"{said}: train one without"):
+    entry = value[1] if name == "target_modules" else name
+    with pytest.raises(ConfigError, match=f"{entry}: train one without"):
         load_model(settings_of(peft), precision="fp32", device="cpu")
 
 
 @pytest.mark.parametrize("layer", ["lm_head", "model.embed_tokens"])
 def test_so_is_one_in_mlx_lms_form(layer, tmp_path):
-    adapted("qwen2", tmp_path)
+    build_adapter("qwen2", tmp_path)
     convert_adapter(tmp_path / "peft", folder := tmp_path / "mlx")
     file = folder / "adapters.safetensors"
     save_file({**load_file(file), f"{layer}.lora_a": torch.zeros(8, 4)}, file)
@@ -159,7 +159,7 @@ def test_so_is_one_in_mlx_lms_form(layer, tmp_path):
         mlx_models.load_model(settings_of(folder), precision="fp32")
 
 
-def corrected(base: Path) -> dict[str, Any]:
+def mlx_config(base: Path) -> dict[str, Any]:
     from wordle_rl.backends.mlx.load import correct_config
 
     return correct_config(json.loads((base / "config.json").read_text()))
@@ -179,28 +179,28 @@ def test_an_adapter_trained_on_mlx_means_the_same_in_peft(tmp_path):
 
 @pytest.mark.parametrize("case", ["dora", "pissa", "head", "there", "no config"])
 def test_what_cannot_be_converted_is_refused_by_name(case, tmp_path):
-    _, base, peft = adapted("qwen2", tmp_path)
-    target, said = tmp_path / "mlx", ""
+    _, base, peft = build_adapter("qwen2", tmp_path)
+    target, text = tmp_path / "mlx", ""
     if case in ("dora", "pissa"):
         file = peft / "adapter_config.json"
-        said = {"dora": "use_dora", "pissa": "init_lora_weights"}[case]
+        text = {"dora": "use_dora", "pissa": "init_lora_weights"}[case]
         value = True if case == "dora" else case  # which changes the base, too
-        file.write_text(json.dumps({**json.loads(file.read_text()), said: value}))
+        file.write_text(json.dumps({**json.loads(file.read_text()), text: value}))
     elif case == "head":
-        file, said = peft / "adapter_model.safetensors", "lm_head.lora_A.weight is no LoRA weight"
+        file, text = peft / "adapter_model.safetensors", "lm_head.lora_A.weight is no LoRA weight"
         head = {"base_model.model.lm_head.lora_A.weight": torch.zeros(4, 8)}
         save_file({**load_file(file), **head}, file)
     elif case == "there":
-        target, said = base, "exists already"
+        target, text = base, "exists already"
     else:
-        peft, said = base, "adapter_config.json: no such file"
-    with pytest.raises(ConfigError, match=said):
+        peft, text = base, "adapter_config.json: no such file"
+    with pytest.raises(ConfigError, match=text):
         convert_adapter(peft, target)
     assert case == "there" or not target.exists()
 
 
 def test_an_adapter_says_in_either_form_what_it_was_trained_on(tmp_path):
-    _, _, peft = adapted("qwen2", tmp_path)
+    _, _, peft = build_adapter("qwen2", tmp_path)
     convert_adapter(peft, tmp_path / "nothing known")
     assert not (tmp_path / "nothing known" / RECORD).exists()
     write_stages(peft, STAGES)

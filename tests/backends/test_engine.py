@@ -39,20 +39,20 @@ def prompts(n: int, turn: int) -> list[list[int]]:
 
 
 def slow_answer(
-    model: Any, context: list[int], sampling: Sampling, drawn: np.ndarray
+    model: Any, context: list[int], sampling: Sampling, uniforms: np.ndarray
 ) -> Completion:
     """One answer, token by token, each from a forward pass over everything before it."""
     ids: list[int] = []
     logprobs: list[float] = []
-    for uniform in drawn:
+    for uniform in uniforms:
         with torch.no_grad():
             logits = model(input_ids=torch.tensor([context + ids])).logits[0, -1].double()
         if sampling.temperature:
             logits = logits / sampling.temperature
         table = logits.log_softmax(-1).numpy()
         greedy = sampling.temperature == 0.0
-        cumulative = np.exp(table).cumsum()
-        token = int(table.argmax() if greedy else (cumulative > uniform * cumulative[-1]).argmax())
+        sums = np.exp(table).cumsum()
+        token = int(table.argmax() if greedy else (sums > uniform * sums[-1]).argmax())
         ids.append(token)
         logprobs.append(float(table[token]))
         if token in STOPS:
@@ -61,18 +61,18 @@ def slow_answer(
 
 
 def play(
-    engine: Any, numbered: list[int], sampling: Sampling, *, turns: int = 3
+    engine: Any, rollouts: list[int], sampling: Sampling, *, turns: int = 3
 ) -> list[list[Completion]]:
-    """Answers by rollout and turn; the conversation in place i is rollout numbered[i]."""
-    answers: list[list[Completion]] = [[] for _ in numbered]
-    talks: list[list[int]] = [[] for _ in numbered]
+    """Answers by rollout and turn; the conversation in place i is rollout rollouts[i]."""
+    answers: list[list[Completion]] = [[] for _ in rollouts]
+    talks: list[list[int]] = [[] for _ in rollouts]
     for turn in range(turns):
         feeds = prompts(6, turn)
-        for talk, i in zip(talks, numbered, strict=True):
+        for talk, i in zip(talks, rollouts, strict=True):
             talk += feeds[i]
-        drawn = engine.complete(talks, sampling, np.stack([numbers(i, turn) for i in numbered]))
-        for mine, talk, completion in zip(answers, talks, drawn, strict=True):
-            mine.append(completion)
+        outputs = engine.complete(talks, sampling, np.stack([numbers(i, turn) for i in rollouts]))
+        for row, talk, completion in zip(answers, talks, outputs, strict=True):
+            row.append(completion)
             talk += completion.ids
     return answers
 
@@ -85,7 +85,7 @@ def need_repeatable(models: EngineModel, sampling: Sampling) -> None:
 @pytest.mark.parametrize("sampling", [SAMPLED, GREEDY], ids=["sampled", "greedy"])
 def test_batched_games_get_the_tokens_and_logprobs_of_plain_forward_passes(models, sampling):
     need_repeatable(models, sampling)
-    batched = play(models.engine(), list(range(6)), sampling)
+    games = play(models.engine(), list(range(6)), sampling)
     expected: list[list[Completion]] = []
     for row in range(6):  # rows 2 and 9: nothing shares a batch here, nothing is padded or cached
         context: list[int] = []
@@ -95,8 +95,8 @@ def test_batched_games_get_the_tokens_and_logprobs_of_plain_forward_passes(model
             answer = slow_answer(models.plain, context, sampling, numbers(row, turn))
             context += answer.ids
             expected[-1].append(answer)
-    assert_same(batched, expected)
-    lengths = {len(c.ids) for game in batched for c in game}
+    assert_same(games, expected)
+    lengths = {len(c.ids) for game in games for c in game}
     assert len(lengths) > 1, "the games must be ragged for this to mean anything"
 
 
@@ -108,9 +108,9 @@ def test_logprobs_seen_while_decoding_are_those_of_one_pass_over_the_conversatio
             ids += prompts(6, turn)[row]
             places += range(len(ids), len(ids) + len(completion.ids))
             ids += completion.ids
-        seen = np.concatenate([c.logprobs for c in game])
-        whole = full_logprobs(models.plain, ids, temperature=SAMPLED.temperature)
-        assert np.abs(whole[places] - seen).max() < 1e-4
+        logprobs = np.concatenate([c.logprobs for c in game])
+        all_logprobs = full_logprobs(models.plain, ids, temperature=SAMPLED.temperature)
+        assert np.abs(all_logprobs[places] - logprobs).max() < 1e-4
 
 
 def test_answers_do_not_depend_on_what_else_is_asked(models):
@@ -119,36 +119,34 @@ def test_answers_do_not_depend_on_what_else_is_asked(models):
     draw = random.Random(3)
     talks: list[list[int]] = [[3, 1, 4], [3, 1, 4, 1, 5], [9]]
     for call in range(8):
-        asked = [draw.choice(talks)[:] for _ in range(draw.randint(1, 5))]
+        batch = [draw.choice(talks)[:] for _ in range(draw.randint(1, 5))]
         if draw.random() < 0.3:  # something else that begins like a conversation
-            asked[0] = [*asked[0][: draw.randint(0, len(asked[0]))], 7, 2]
-        drawn = np.stack([numbers(i, call) for i in range(len(asked))])
-        answers = engine.complete(asked, models.repeatable, drawn)
-        alone = map(slow_answer, repeat(models.plain), asked, repeat(models.repeatable), drawn)
-        assert_same([answers], [[*alone]])
-        following = [draw.randint(0, VOCAB - 1) for _ in range(draw.randint(1, 4))]
-        talks += [
-            [*ids, *answer.ids, *following] for ids, answer in zip(asked, answers, strict=True)
-        ]
+            batch[0] = [*batch[0][: draw.randint(0, len(batch[0]))], 7, 2]
+        uniforms = np.stack([numbers(i, call) for i in range(len(batch))])
+        answers = engine.complete(batch, models.repeatable, uniforms)
+        singles = map(slow_answer, repeat(models.plain), batch, repeat(models.repeatable), uniforms)
+        assert_same([answers], [[*singles]])
+        suffix = [draw.randint(0, VOCAB - 1) for _ in range(draw.randint(1, 4))]
+        talks += [[*ids, *answer.ids, *suffix] for ids, answer in zip(batch, answers, strict=True)]
 
 
-def assert_as_alone(models: EngineModel, engine: Any, asked: list[list[int]]) -> None:
-    drawn = np.stack([numbers(i, 0) for i in range(len(asked))])
-    answers = engine.complete(asked, models.repeatable, drawn)
-    alone = map(slow_answer, repeat(models.plain), asked, repeat(models.repeatable), drawn)
-    assert_same([answers], [[*alone]])
+def assert_as_alone(models: EngineModel, engine: Any, batch: list[list[int]]) -> None:
+    uniforms = np.stack([numbers(i, 0) for i in range(len(batch))])
+    answers = engine.complete(batch, models.repeatable, uniforms)
+    singles = map(slow_answer, repeat(models.plain), batch, repeat(models.repeatable), uniforms)
+    assert_same([answers], [[*singles]])
 
 
 def test_prompts_share_no_more_of_an_opening_than_all_of_them_have(models):
-    begin = [3, 1, 4, 1, 5, 9, 2, 6]
-    asked = [[*begin, 5], [*begin[:3], 7, 7, 8, 2, 1, 6], [*begin, 8]]
-    assert_as_alone(models, models.engine(), asked)
+    opening = [3, 1, 4, 1, 5, 9, 2, 6]
+    batch = [[*opening, 5], [*opening[:3], 7, 7, 8, 2, 1, 6], [*opening, 8]]
+    assert_as_alone(models, models.engine(), batch)
 
 
 @pytest.mark.parametrize("models", ["torch qwen", "mlx qwen"], indirect=True)
 def test_what_a_call_that_failed_had_fed_counts_for_nothing(models, monkeypatch):
-    engine, asked = models.engine(), [[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]]
-    assert_as_alone(models, engine, asked)
+    engine, batch = models.engine(), [[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]]
+    assert_as_alone(models, engine, batch)
     feed = engine._model.feed
 
     def fail(ids: Any, starts: Any, last: Any) -> Any:
@@ -159,45 +157,45 @@ def test_what_a_call_that_failed_had_fed_counts_for_nothing(models, monkeypatch)
     with pytest.raises(RuntimeError, match="lost"):
         engine.complete([[8, 8, 8, 8, 8, 8, 8], [7] * 7], GREEDY, np.zeros((2, 7)))
     monkeypatch.undo()
-    assert_as_alone(models, engine, [[*row, 4, 4] for row in asked])
+    assert_as_alone(models, engine, [[*row, 4, 4] for row in batch])
 
 
 @pytest.mark.parametrize("models", ["torch qwen", "mlx qwen"], indirect=True)
 def test_only_what_is_new_is_fed(models):
     engine = models.engine()
-    fed: list[tuple[int, int]] = []  # rows and tokens of each forward pass
+    shapes: list[tuple[int, int]] = []  # rows and tokens of each forward pass
     feed = engine._model.feed
 
     def count(ids, *rest):
-        fed.append(ids.shape)
+        shapes.append(ids.shape)
         return feed(ids, *rest)
 
     engine._model.feed = count
-    brief = Sampling(max_tokens=1)
-    drawn = np.full((5, 1), 0.5)
-    first = engine.complete([[1, 2, 3, 4]] * 2 + [[1, 2, 3, 5, 6]] * 3, brief, drawn)
-    assert fed == [(1, 3), (2, 2)], "the common beginning once, then what differs, once each"
-    fed.clear()
-    talks = [[1, 2, 3, 4, *first[0].ids, 8, 9], [1, 2, 3, 5, 6, *first[2].ids, 8]]
-    engine.complete(talks, brief, drawn)
-    assert fed == [(2, 3)], "the last drawn token and the new ones"
-    fed.clear()
-    engine.complete([[*talks[0], 5]] * 4, brief, drawn)
-    assert fed == [(1, 1)], "a longer prompt, once for all four"
+    sampling = Sampling(max_tokens=1)
+    uniforms = np.full((5, 1), 0.5)
+    answers = engine.complete([[1, 2, 3, 4]] * 2 + [[1, 2, 3, 5, 6]] * 3, sampling, uniforms)
+    assert shapes == [(1, 3), (2, 2)], "the common beginning once, then what differs, once each"
+    shapes.clear()
+    talks = [[1, 2, 3, 4, *answers[0].ids, 8, 9], [1, 2, 3, 5, 6, *answers[2].ids, 8]]
+    engine.complete(talks, sampling, uniforms)
+    assert shapes == [(2, 3)], "the last drawn token and the new ones"
+    shapes.clear()
+    engine.complete([[*talks[0], 5]] * 4, sampling, uniforms)
+    assert shapes == [(1, 1)], "a longer prompt, once for all four"
 
 
 def test_the_best_beginning_is_found_among_all_rows():
     draw = random.Random(0)
     for _ in range(200):
-        held = [tuple(draw.choices((1, 2), k=draw.randint(0, 6))) for _ in range(5)]
+        rows = [tuple(draw.choices((1, 2), k=draw.randint(0, 6))) for _ in range(5)]
         prompt = tuple(draw.choices((1, 2), k=draw.randint(1, 6)))
 
-        def shared(row: tuple[int, ...], prompt: tuple[int, ...] = prompt) -> int:
-            most = min(len(row), len(prompt) - 1)
-            return max(n for n in range(most + 1) if row[:n] == prompt[:n])
+        def count_shared(row: tuple[int, ...], prompt: tuple[int, ...] = prompt) -> int:
+            limit = min(len(row), len(prompt) - 1)
+            return max(n for n in range(limit + 1) if row[:n] == prompt[:n])
 
-        [(row, count)] = find_prefixes([prompt], held)
-        assert count == max(map(shared, held)) == (shared(held[row]) if count else 0)
+        [(row, count)] = find_prefixes([prompt], rows)
+        assert count == max(map(count_shared, rows)) == (count_shared(rows[row]) if count else 0)
 
 
 def test_an_answer_without_a_stop_token_ends_at_the_token_limit(models):
@@ -210,9 +208,9 @@ def test_an_answer_without_a_stop_token_ends_at_the_token_limit(models):
 @pytest.mark.parametrize("prompt", [1, 5, 9, 11])
 def test_an_answer_never_outgrows_the_context(models, prompt):
     engine = models.engine(stops=frozenset({VOCAB + 1}), max_context=12)
-    drawn = Draws(seed=1, step=0).uniforms(np.arange(2), 0, 40)
-    given = [[1] * prompt, [2] * 8]
-    first, second = engine.complete(given, Sampling(max_tokens=40), drawn)
+    uniforms = Draws(seed=1, step=0).uniforms(np.arange(2), 0, 40)
+    batch = [[1] * prompt, [2] * 8]
+    first, second = engine.complete(batch, Sampling(max_tokens=40), uniforms)
     assert first.stop is second.stop is StopReason.CONTEXT_FULL
     assert (len(first.ids), len(second.ids)) == (12 - prompt, 4)
 
@@ -232,13 +230,13 @@ def test_a_prompt_must_have_a_token_and_leave_room_for_one(models, tokens):
     "models", [name for name in ENGINE_MODELS if not name.startswith("vllm")], indirect=True
 )
 def test_next_logprobs_are_those_of_a_plain_forward_pass_and_change_no_answer(models):
-    fed = prompts(4, 0)
+    texts = prompts(4, 0)
     engine = models.engine()
-    asked = [fed[i] for i in (2, 0, 3, 2)]
-    for ids, logprobs in zip(asked, engine.next_logprobs(asked), strict=True):
+    batch = [texts[i] for i in (2, 0, 3, 2)]
+    for ids, logprobs in zip(batch, engine.next_logprobs(batch), strict=True):
         with torch.no_grad():
             logits = models.plain(input_ids=torch.tensor([ids])).logits[0, -1]
         assert np.abs(logits.log_softmax(-1).numpy() - logprobs).max() < 1e-4
-    drawn = np.stack([numbers(i, 0) for i in range(4)])
-    after = engine.complete(fed, models.repeatable, drawn)
-    assert_same([after], [models.engine().complete(fed, models.repeatable, drawn)])
+    uniforms = np.stack([numbers(i, 0) for i in range(4)])
+    answers = engine.complete(texts, models.repeatable, uniforms)
+    assert_same([answers], [models.engine().complete(texts, models.repeatable, uniforms)])

@@ -51,9 +51,9 @@ class Evil:
 
 
 def states(path: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
-    saved = load_file(path)
-    change(saved)
-    save_file(saved, path)
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path)
 
 
 def cut(path: Path) -> None:
@@ -96,40 +96,40 @@ def test_garbage_with_right_digests_is_named(kind: str, run: Path, refused: Call
 
 @pytest.mark.parametrize("family", ["smollm2", "gemma3", "llama"])
 def test_a_head_in_the_file_counts_whatever_the_config_says_of_it(family: str, tmp_path: Path):
-    folder, again, plain = tmp_path / "given", tmp_path / "again", build(family)
-    plain.save_pretrained(folder)
+    folder, target, model = tmp_path / "given", tmp_path / "again", build(family)
+    model.save_pretrained(folder)
     qwen_like_tokenizer().save_pretrained(folder)
     name = "language_model.lm_head.weight" if family == "gemma3" else "lm_head.weight"
     torch.manual_seed(0)
     head = torch.nn.Parameter(torch.randn(VOCAB, 32))
     states(folder / "model.safetensors", lambda s: s.update({name: head.detach()}))
-    plain.get_output_embeddings().weight = head
+    model.get_output_embeddings().weight = head
     config = json.loads((folder / "config.json").read_text())
     if family == "llama":  # mlx-lm's default is not transformers'
         del config["tie_word_embeddings"]
         (folder / "config.json").write_text(json.dumps(config))
     else:
         assert config["tie_word_embeddings"]
-    for path in (folder, again):  # as it came, and as one backend wrote it
+    for path in (folder, target):  # as it came, and as one backend wrote it
         network, tokenizer = load_model(settings_of(path), precision="fp32", device="cpu")
-        on_mlx = mlx_models.load_model(settings_of(path), precision="fp32")
-        mine = policy_of(network, tokenizer)
-        for policy in (mine, Policy(MlxMachine(on_mlx, optim=Optim()))):
+        bundle = mlx_models.load_model(settings_of(path), precision="fp32")
+        torch_policy = policy_of(network, tokenizer)
+        for policy in (torch_policy, Policy(MlxMachine(bundle, optim=Optim()))):
             scores = policy.score(BATCH)
             for row, length in enumerate((24, 15)):
-                expected = full_logprobs(plain, BATCH.ids[row, :length].tolist())
-                off = np.abs(scores[row, :length] - expected)[BATCH.trained[row, :length]]
-                assert off.max() < 2e-3  # and 18 with the wrong head
+                expected = full_logprobs(model, BATCH.ids[row, :length].tolist())
+                gap = np.abs(scores[row, :length] - expected)[BATCH.trained[row, :length]]
+                assert gap.max() < 2e-3  # and 18 with the wrong head
         if path is folder:
-            mine.machine.export(again)
-    written = json.loads((again / "config.json").read_text())
-    assert not written["tie_word_embeddings"]
-    without = {
-        n: w for n, w in load_file(again / "model.safetensors").items() if "lm_head" not in n
+            torch_policy.machine.export(target)
+    new_config = json.loads((target / "config.json").read_text())
+    assert not new_config["tie_word_embeddings"]
+    tensors = {
+        n: w for n, w in load_file(target / "model.safetensors").items() if "lm_head" not in n
     }
-    save_file(without, again / "model.safetensors")
+    save_file(tensors, target / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"1 weights are wrong, such as lm_head"):
-        load_weights(mine.machine.model, again, is_lora=False)
+        load_weights(torch_policy.machine.model, target, is_lora=False)
 
 
 # -- chat templates -------------------------------------------------------------------------------
@@ -153,12 +153,12 @@ def test_a_chat_template_that_cannot_be_used_ends_in_one_line(template: str, sai
 def test_code_beside_a_model_is_not_offered_to_be_run(
     run: Path, refused: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or "n")
+    questions: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda question: questions.append(question) or "n")
     config = json.loads((run / "model" / "config.json").read_text())
     config |= {"model_type": "theirs", "auto_map": {"AutoConfig": "theirs.Config"}}
     (run / "model" / "config.json").write_text(json.dumps(config))
     (run / "model" / "theirs.py").write_text("raise SystemExit(99)")
     line = refused(evaluation(f"model=tiny model.path={run / 'model'} output_dir={run.parent}"))
     assert f"model.path={run / 'model'} cannot be loaded" in line and "custom code" in line
-    assert not asked
+    assert not questions

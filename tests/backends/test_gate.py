@@ -36,8 +36,8 @@ def copy_of(folder: Path, target: Path, **entries: Any) -> Path:
     """A copy whose config.json has other entries. None takes one out."""
     shutil.copytree(folder, target)
     config = json.loads((target / "config.json").read_text()) | entries
-    kept = {name: value for name, value in config.items() if value is not None}
-    (target / "config.json").write_text(json.dumps(kept))
+    fields = {name: value for name, value in config.items() if value is not None}
+    (target / "config.json").write_text(json.dumps(fields))
     return target
 
 
@@ -54,25 +54,25 @@ def refusal(backend: str, folder: Path) -> str:
 @on_each_backend
 def test_weights_that_the_config_has_no_place_for_are_refused(backend, qwen2, tmp_path):
     llama = copy_of(qwen2, tmp_path / "llama", model_type="llama")
-    assert "6 " in (said := refusal(backend, llama)) and "layers.0.self_attn.k_proj.bias" in said
-    fewer = copy_of(qwen2, tmp_path / "fewer", num_hidden_layers=1, layer_types=None)
-    assert "12 " in (said := refusal(backend, fewer)) and "layers.1.input_layernorm" in said
+    assert "6 " in (text := refusal(backend, llama)) and "layers.0.self_attn.k_proj.bias" in text
+    folder = copy_of(qwen2, tmp_path / "fewer", num_hidden_layers=1, layer_types=None)
+    assert "12 " in (text := refusal(backend, folder)) and "layers.1.input_layernorm" in text
 
 
 @on_each_backend
 def test_weights_that_no_forward_pass_reads_may_be_there(backend, tmp_path):
-    old = save_family(tmp_path / "old", "llama")
-    weights = load_file(old / "model.safetensors")
+    base = save_family(tmp_path / "old", "llama")
+    weights = load_file(base / "model.safetensors")
     weights["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(4)  # as the first Llamas
-    save_file(weights, old / "model.safetensors", {"format": "pt"})
-    LOADERS[backend](old)
+    save_file(weights, base / "model.safetensors", {"format": "pt"})
+    LOADERS[backend](base)
 
 
 @on_each_backend
 def test_two_sets_of_weights_are_refused(backend, qwen2, tmp_path):
-    both = copy_of(qwen2, tmp_path / "both")
-    shutil.copy(both / "model.safetensors", both / "model-00001-of-00001.safetensors")
-    assert "remove one of the two sets of weights" in refusal(backend, both)
+    folder = copy_of(qwen2, tmp_path / "both")
+    shutil.copy(folder / "model.safetensors", folder / "model-00001-of-00001.safetensors")
+    assert "remove one of the two sets of weights" in refusal(backend, folder)
 
 
 # -- config.json ----------------------------------------------------------------------------------
@@ -117,11 +117,11 @@ HUB: dict[str, dict[str, Any]] = {  # entries of files on the hub, besides what 
 
 @pytest.mark.parametrize("family", CONFIGS)
 def test_what_files_of_the_hub_have_passes(family):
-    written = CONFIGS[family]().to_dict() | HUB.get(family, {})
-    check_config("here", written)
+    config = CONFIGS[family]().to_dict() | HUB.get(family, {})
+    check_config("here", config)
     if family not in ("gemma3", "gemma3_text", "olmo3"):  # as transformers 4 wrote it
-        rope = written.pop("rope_parameters", None) or {}
-        check_config("here", written | {"rope_theta": rope.get("rope_theta", 1.0)})
+        rope = config.pop("rope_parameters", None) or {}
+        check_config("here", config | {"rope_theta": rope.get("rope_theta", 1.0)})
 
 
 def test_an_entry_that_only_the_code_of_a_family_reads_passes():
@@ -132,11 +132,11 @@ def test_an_entry_that_only_the_code_of_a_family_reads_passes():
 
 
 def test_a_folder_that_the_other_library_rounded_is_called_that(qwen2, tmp_path):
-    rounded = {"group_size": 64, "bits": 4}
-    by_mlx = copy_of(qwen2, tmp_path / "mlx", quantization=rounded, quantization_config=rounded)
+    scheme = {"group_size": 64, "bits": 4}
+    by_mlx = copy_of(qwen2, tmp_path / "mlx", quantization=scheme, quantization_config=scheme)
     assert "was quantised by MLX: it needs backend=mlx" in refusal("torch", by_mlx)
-    other = {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
-    by_torch = copy_of(qwen2, tmp_path / "torch", **other)
+    entries = {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
+    by_torch = copy_of(qwen2, tmp_path / "torch", **entries)
     assert "was quantised by bitsandbytes" in refusal("mlx", by_torch)
 
 
@@ -179,30 +179,30 @@ def adapters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {"torch": peft, "mlx": root / "mlx"}
 
 
-def changed(adapter: Path, target: Path, entries: dict[str, Any]) -> Path:
+def copy_adapter(adapter: Path, target: Path, entries: dict[str, Any]) -> Path:
     """A copy with other entries in adapter_config.json. None takes one out."""
     shutil.copytree(adapter, target)
     config = json.loads((target / ADAPTER).read_text()) | entries
-    kept = {name: value for name, value in config.items() if value is not None}
-    (target / ADAPTER).write_text(json.dumps(kept))
+    fields = {name: value for name, value in config.items() if value is not None}
+    (target / ADAPTER).write_text(json.dumps(fields))
     return target
 
 
 @pytest.mark.parametrize("case", PEFT)
 def test_an_adapter_of_peft_that_is_no_lora_is_called_what_it_is(case, adapters, tmp_path):
-    entries, said = PEFT[case]
-    folder = changed(adapters["torch"], tmp_path / "other", entries)
-    assert said in refusal("torch", folder)
-    with pytest.raises(ConfigError, match=re.escape(said)):
+    entries, message = PEFT[case]
+    folder = copy_adapter(adapters["torch"], tmp_path / "other", entries)
+    assert message in refusal("torch", folder)
+    with pytest.raises(ConfigError, match=re.escape(message)):
         convert_adapter(folder, tmp_path / "new")
 
 
 @pytest.mark.parametrize("case", MLX)
 def test_an_adapter_of_mlx_that_is_no_lora_is_called_what_it_is(case, adapters, tmp_path):
-    entries, said = MLX[case]
-    folder = changed(adapters["mlx"], tmp_path / "other", entries)
-    assert said in refusal("mlx", folder)
-    with pytest.raises(ConfigError, match=re.escape(said)):
+    entries, message = MLX[case]
+    folder = copy_adapter(adapters["mlx"], tmp_path / "other", entries)
+    assert message in refusal("mlx", folder)
+    with pytest.raises(ConfigError, match=re.escape(message)):
         convert_adapter(folder, tmp_path / "new")
 
 
@@ -214,8 +214,8 @@ def test_weights_beside_the_layers_in_an_adapter_are_refused(backend, name, adap
     file = folder / FILES["peft" if backend == "torch" else "mlx"]
     name = f"base_model.model.{name}" if backend == "torch" else name
     save_file(load_file(file) | {name: torch.randn(VOCAB, 32)}, file, {"format": "pt"})
-    said = refusal(backend, folder)
-    assert "must change only matrices of the layers" in said and name in said
+    text = refusal(backend, folder)
+    assert "must change only matrices of the layers" in text and name in text
 
 
 def test_the_same_in_torch_s_own_form_is_refused(adapters, tmp_path):
@@ -224,6 +224,6 @@ def test_the_same_in_torch_s_own_form_is_refused(adapters, tmp_path):
     file.unlink()
     torch.save(weights, folder / "adapter_model.bin")
     LOADERS["torch"](folder)
-    more = weights | {"base_model.model.model.embed_tokens.weight": torch.randn(VOCAB, 32)}
-    torch.save(more, folder / "adapter_model.bin")
+    tensors = weights | {"base_model.model.model.embed_tokens.weight": torch.randn(VOCAB, 32)}
+    torch.save(tensors, folder / "adapter_model.bin")
     assert "must change only matrices of the layers" in refusal("torch", folder)

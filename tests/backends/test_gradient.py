@@ -23,7 +23,7 @@ ADVANTAGES = [0.7, -1.3, 0.4]
 WEIGHTS = [0.1, 0.05, 0.3]
 
 
-def moved(model: Any) -> Any:
+def move_adapter(model: Any) -> Any:
     """An adapter that is not at its start, where half of its gradient is exactly zero."""
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
@@ -33,12 +33,12 @@ def moved(model: Any) -> Any:
     return model
 
 
-def assert_close(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
-    assert one.keys() == other.keys()
-    scale = max(float(g.abs().max()) for g in other.values())
+def assert_close(actual: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+    assert actual.keys() == expected.keys()
+    scale = max(float(g.abs().max()) for g in expected.values())
     assert scale > 0
-    for name in one:
-        assert torch.allclose(one[name], other[name], atol=1e-5 * scale, rtol=1e-4), name
+    for name in actual:
+        assert torch.allclose(actual[name], expected[name], atol=1e-5 * scale, rtol=1e-4), name
 
 
 # -- against plain autograd -----------------------------------------------------------------------
@@ -48,18 +48,18 @@ def assert_gradient_is_of_plain_autograd(
     backend: Backend, model: Any, rows: list[tuple[list[int], list[int]]]
 ) -> None:
     """Log-probabilities of the sampled tokens, times advantage and weight of their row."""
-    plain = plain_copy(model)
+    hf_model = plain_copy(model)
     advantages, weights = ADVANTAGES[: len(rows)], WEIGHTS[: len(rows)]
     batch = batch_of(rows, advantages, weights=weights)
-    found = backend.gradients(backend.policy_of(model, temperature=0.7), batch, Grpo(beta=0.0))
+    gradients = backend.gradients(backend.policy_of(model, temperature=0.7), batch, Grpo(beta=0.0))
 
     loss = torch.zeros((), dtype=torch.float64)
     for (ids, marks), advantage, weight in zip(rows, advantages, weights, strict=True):
-        logprobs = full_forward(plain, ids, temperature=0.7)
+        logprobs = full_forward(hf_model, ids, temperature=0.7)
         loss = loss - weight * advantage * (logprobs * torch.tensor(marks)).sum()
     loss.backward()
-    expected = {n: p.grad for n, p in plain.named_parameters() if p.grad is not None}
-    assert_close(found, expected)
+    expected = {n: p.grad for n, p in hf_model.named_parameters() if p.grad is not None}
+    assert_close(gradients, expected)
 
 
 ENDS = {  # the last token of an answer may be a stop token whose id is also that of padding
@@ -83,7 +83,7 @@ def test_the_gradient_is_the_weighted_sum_over_sampled_tokens_of_plain_autograd(
 def test_the_gradient_of_an_adapter_is_the_same_sum(family, model_folder):  # rows 7 and 31
     settings = LoraConfig(r=4, lora_alpha=8.0, target_modules="all-linear")
     model = lora_of(model_folder) if family == "qwen2" else get_peft_model(gemma(), settings)
-    assert_gradient_is_of_plain_autograd(torch_backend(), moved(model), ROWS)
+    assert_gradient_is_of_plain_autograd(torch_backend(), move_adapter(model), ROWS)
 
 
 # -- which tokens train ---------------------------------------------------------------------------
@@ -95,23 +95,23 @@ def test_rows_without_a_trained_token_give_no_nan_and_no_gradient(
     algorithm, micro_batch_tokens, backend
 ):
     # row 8: an ordinary prompt, one token, nothing but padding
-    bare = [([3, 9, 4], [0, 0, 0]), ([5], [0]), ([], [])]
-    plain = batch_of(ROWS, ADVANTAGES, weights=WEIGHTS)
-    mixed = batch_of(ROWS + bare, [*ADVANTAGES, 1.0, 1.0, 1.0], weights=[*WEIGHTS, 0.0, 0.0, 0.0])
-    found = []
-    for batch in (plain, mixed):
+    rows = [([3, 9, 4], [0, 0, 0]), ([5], [0]), ([], [])]
+    base = batch_of(ROWS, ADVANTAGES, weights=WEIGHTS)
+    union = batch_of(ROWS + rows, [*ADVANTAGES, 1.0, 1.0, 1.0], weights=[*WEIGHTS, 0.0, 0.0, 0.0])
+    gradients = []
+    for batch in (base, union):
         policy = backend.policy_of(qwen(), micro_batch_tokens=micro_batch_tokens)
         ref = policy.score(batch) - 0.5 * batch.trained
         assert np.isfinite(ref).all()
-        found.append(backend.gradients(policy, replace(batch, ref_logprobs=ref), algorithm))
-    assert_close(*found)
+        gradients.append(backend.gradients(policy, replace(batch, ref_logprobs=ref), algorithm))
+    assert_close(*gradients)
 
 
-LONG = np.random.default_rng(0).integers(0, 64, 510).tolist(), [0] * 10 + [1] * 500
+LONG_ROW = np.random.default_rng(0).integers(0, 64, 510).tolist(), [0] * 10 + [1] * 500
 
 
 def test_a_completion_of_500_tokens_has_the_gradient_of_plain_autograd(backend):  # row 27
-    assert_gradient_is_of_plain_autograd(backend, qwen(factor=2.0), [LONG])
+    assert_gradient_is_of_plain_autograd(backend, qwen(factor=2.0), [LONG_ROW])
 
 
 # -- plumbing that must not matter ----------------------------------------------------------------
@@ -129,22 +129,22 @@ def test_the_gradient_does_not_depend_on_how_the_batch_is_split(
     advantages = random.normal(size=8).tolist()
     batch = batch_of(rows, advantages, weights=random.uniform(0.1, 1, 8).tolist())
     batch = replace(batch, ref_logprobs=backend.policy_of(build(seed=4)).score(batch))
-    whole, *split = [
+    expected, *results = [
         backend.gradients(backend.policy_of(build(), micro_batch_tokens=tokens), batch, algorithm)
         for tokens in (10_000, 48, 24, 1)  # all at once, four, two and one row at a time
     ]
-    for pieces in split:
-        assert_close(pieces, whole)
+    for gradients in results:
+        assert_close(gradients, expected)
 
 
 def test_clipping_scales_the_gradient_down_to_the_largest_norm_allowed(backend):
     batch = batch_of(ROWS, ADVANTAGES)
-    free = backend.gradients(backend.policy_of(qwen()), batch, Grpo(beta=0.0))
-    clipped = backend.gradients(
+    grads = backend.gradients(backend.policy_of(qwen()), batch, Grpo(beta=0.0))
+    clipped_grads = backend.gradients(
         backend.policy_of(qwen(), clip_grad_norm=0.01), batch, Grpo(beta=0.0)
     )
-    norm = float(torch.stack([g.square().sum() for g in free.values()]).sum().sqrt())
+    norm = float(torch.stack([g.square().sum() for g in grads.values()]).sum().sqrt())
     assert norm > 0.01
-    assert_close(clipped, {name: g * (0.01 / norm) for name, g in free.items()})
+    assert_close(clipped_grads, {name: g * (0.01 / norm) for name, g in grads.items()})
     metrics = backend.policy_of(qwen(), clip_grad_norm=0.01).update(batch, Grpo(beta=0.0))
     assert metrics["grad_norm"] == pytest.approx(norm, rel=1e-5)  # as it was before clipping

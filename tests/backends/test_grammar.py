@@ -36,13 +36,13 @@ GRAMMARS = {
 
 def words_left(guesses: Sequence[str], grammar: dict[str, Any]) -> list[str]:
     """The words that a grammar allows after some guesses, by its definition."""
-    fits = [
+    words = [
         word
         for word in WORDS.allowed
         if all(marks(guess, word) == marks(guess, SECRET) for guess in guesses)
     ]
-    if grammar["grammar"] == "clues" and len(fits) <= grammar.get("grammar_from", 99):
-        return fits
+    if grammar["grammar"] == "clues" and len(words) <= grammar.get("grammar_from", 99):
+        return words
     return [w for w in WORDS.allowed if grammar.get("repeats", True) or w not in guesses]
 
 
@@ -50,8 +50,8 @@ def all_games(grammar: dict[str, Any], *guesses: str) -> list[tuple[str, ...]]:
     """Every game that can be played under a grammar."""
     if len(guesses) == RULES.max_turns or SECRET in guesses:
         return [guesses]
-    left = words_left(guesses, grammar)
-    return [game for word in left for game in all_games(grammar, *guesses, word)]
+    words = words_left(guesses, grammar)
+    return [game for word in words for game in all_games(grammar, *guesses, word)]
 
 
 def talk_of(form: Form, guesses: Sequence[str], grammar: dict[str, Any]) -> Talk:
@@ -61,9 +61,9 @@ def talk_of(form: Form, guesses: Sequence[str], grammar: dict[str, Any]) -> Talk
         talk = hear(form, game, talk, 2048)
         assert talk is not None
         ids = form.chat.answer(form.write(guess))
-        left = [form.chat.answer(form.write(word)) for word in words_left(guesses[:turn], grammar)]
+        texts = [form.chat.answer(form.write(word)) for word in words_left(guesses[:turn], grammar)]
         choices = [
-            np.array(sorted({other[i] for other in left if other[:i] == ids[:i]}))
+            np.array(sorted({text[i] for text in texts if text[:i] == ids[:i]}))
             for i in range(len(ids))
         ]
         talk.answer(ids, turn, choices=choices)
@@ -72,12 +72,12 @@ def talk_of(form: Form, guesses: Sequence[str], grammar: dict[str, Any]) -> Talk
     return talk
 
 
-def talk_logprob(plain: Any, talk: Talk, *, free: bool = False) -> Any:
+def talk_logprob(hf_model: Any, talk: Talk, *, free: bool = False) -> Any:
     """Log-probability of a game's answers in float64: the plain model's over the choices alone.
 
     free: over the whole vocabulary.
     """
-    logits = plain(input_ids=torch.tensor([talk.ids])).logits[0].double() / TEMPERATURE
+    logits = hf_model(input_ids=torch.tensor([talk.ids])).logits[0].double() / TEMPERATURE
     total = torch.zeros((), dtype=torch.float64)
     for place, (token, choices) in enumerate(zip(talk.ids, talk.choices, strict=True)):
         if choices is not None:
@@ -97,19 +97,19 @@ def model_and_form() -> tuple[Any, HFTokenizer, Form]:
 def test_the_gradient_of_a_masked_policy_is_that_of_the_expected_reward(semantic, backend):
     """row 31. The semantic loss is the KL divergence of free play from the drawn answers."""
     model, tokenizer, form = model_and_form()
-    grammar, plain = GRAMMARS["clues"], plain_copy(model)
+    grammar, hf_model = GRAMMARS["clues"], plain_copy(model)
     talks = [talk_of(form, game, grammar) for game in all_games(grammar)]
     rewards = np.random.default_rng(0).normal(size=len(talks))
-    logprobs = torch.stack([talk_logprob(plain, talk) for talk in talks])
+    logprobs = torch.stack([talk_logprob(hf_model, talk) for talk in talks])
     assert logprobs.exp().sum().item() == pytest.approx(1.0)  # no other game can be played
     loss, shares = -(logprobs.exp() * torch.from_numpy(rewards)).sum(), logprobs.exp().detach()
     if semantic:
-        free = torch.stack([talk_logprob(plain, talk, free=True) for talk in talks])
-        loss = loss + semantic * (shares * (logprobs - free)).sum()
+        free_logprobs = torch.stack([talk_logprob(hf_model, talk, free=True) for talk in talks])
+        loss = loss + semantic * (shares * (logprobs - free_logprobs)).sum()
         for talk in talks:
             talk.train_forced()
     loss.backward()
-    expected = {n: p.grad for n, p in plain.named_parameters() if p.grad is not None}
+    expected = {n: p.grad for n, p in hf_model.named_parameters() if p.grad is not None}
     values = {
         "advantages": [
             [r * t for t in talk.trained] for r, talk in zip(rewards, talks, strict=True)
@@ -119,10 +119,10 @@ def test_the_gradient_of_a_masked_policy_is_that_of_the_expected_reward(semantic
         ],
     }
     policy = backend.policy_of(model, tokenizer, temperature=TEMPERATURE)
-    found = backend.gradients(policy, pad(talks, 0, values), Grpo(beta=0.0, semantic=semantic))
+    grads = backend.gradients(policy, pad(talks, 0, values), Grpo(beta=0.0, semantic=semantic))
     scale = max(float(slope.abs().max()) for slope in expected.values())
     for weight, slope in expected.items():
-        assert torch.allclose(found[weight], slope, atol=1e-5 * scale, rtol=1e-4), weight
+        assert torch.allclose(grads[weight], slope, atol=1e-5 * scale, rtol=1e-4), weight
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
@@ -138,30 +138,30 @@ def test_draws_follow_the_masked_distribution_and_the_trainer_scores_them_alike(
         draws=Draws(seed=1),
         knowledge=Knowledge(WORDS, build_table(WORDS)),
     )
-    played = play(player, new_games([SECRET] * count, WORDS, RULES))
-    drawn = [tuple(turn.guess for turn in game.turns) for game in played]
-    known, plain = {}, plain_copy(model)
+    games = play(player, new_games([SECRET] * count, WORDS, RULES))
+    samples = [tuple(turn.guess for turn in game.turns) for game in games]
+    by_game, hf_model = {}, plain_copy(model)
     for game in all_games(grammar):
         talk = talk_of(form, game, grammar)
         with torch.no_grad():
-            known[game] = talk, talk_logprob(plain, talk).item()
-    chances = np.exp([logprob for _, logprob in known.values()])
+            by_game[game] = talk, talk_logprob(hf_model, talk).item()
+    chances = np.exp([logprob for _, logprob in by_game.values()])
     assert chances.sum() == pytest.approx(1.0)
-    seen = np.array([drawn.count(game) for game in known])
-    assert seen.sum() == count
+    hits = np.array([samples.count(game) for game in by_game])
+    assert hits.sum() == count
     spread = np.sqrt(count * chances * (1 - chances))
-    assert (np.abs(seen - count * chances) < 4.5 * spread + 1).all()
+    assert (np.abs(hits - count * chances) < 4.5 * spread + 1).all()
 
-    few = [talk for [talk] in player.all_talks(played[:40])]
-    scored = policy.score(pad(few, 0))
-    for row, talk, game in zip(scored, few, drawn, strict=False):
-        same, logprob = known[game]
-        assert talk.ids == same.ids and talk.trained == same.trained
-        for mine, its in zip(talk.choices, same.choices, strict=True):
-            assert (mine is None) == (its is None) and (mine is None or (mine == its).all())
-        told = np.array(talk.logprobs)
-        assert np.abs(row[: len(told)] - told).max() < 1e-5
-        assert not told[~np.array(talk.trained)].any()  # forced tokens have 0 in both
+    talks = [talk for [talk] in player.all_talks(games[:40])]
+    scores = policy.score(pad(talks, 0))
+    for row, talk, game in zip(scores, talks, samples, strict=False):
+        target, logprob = by_game[game]
+        assert talk.ids == target.ids and talk.trained == target.trained
+        for a, b in zip(talk.choices, target.choices, strict=True):
+            assert (a is None) == (b is None) and (a is None or (a == b).all())
+        logprobs = np.array(talk.logprobs)
+        assert np.abs(row[: len(logprobs)] - logprobs).max() < 1e-5
+        assert not logprobs[~np.array(talk.trained)].any()  # forced tokens have 0 in both
         assert row.sum() == pytest.approx(logprob, abs=1e-4)
 
 
@@ -185,6 +185,6 @@ def test_an_untrained_model_guesses_an_allowed_word_each_turn_none_twice(style, 
     games = play(player, new_games(words.answers[:count], words, Rules()))
     guesses = [[turn.guess for turn in game.turns] for game in games]
     assert sum(map(len, guesses)) > 5.9 * count
-    assert words.allowed_set.issuperset(guess for mine in guesses for guess in mine)
-    assert all(len(set(mine)) == len(mine) for mine in guesses)
+    assert words.allowed_set.issuperset(guess for row in guesses for guess in row)
+    assert all(len(set(row)) == len(row) for row in guesses)
     assert all(turn.kind is TurnKind.ACCEPTED for game in games for turn in game.turns)

@@ -50,19 +50,19 @@ def algorithms() -> dict[str, Algorithm]:
     """Each algorithm as shipped with one pass over a batch and with two; also with KL, entropy."""
     out = {}
     for name in OPTIONS["algorithm"]:
-        plain = instantiate(
+        method = instantiate(
             "algorithm", resolve(composed(f"algorithm={name}"))["algorithm"], Algorithm, budget=60
         )
-        plain = replace(plain, minibatches=1)
-        if isinstance(plain, Gspo):  # as published, the first update here takes all ratios outside
-            plain = replace(plain, clip_low=0.05, clip_high=0.05)
+        method = replace(method, minibatches=1)
+        if isinstance(method, Gspo):  # as published, the first update here takes all ratios outside
+            method = replace(method, clip_low=0.05, clip_high=0.05)
         if name == "opd":
-            plain = replace(plain, reward_weight=1.0)
+            method = replace(method, reward_weight=1.0)
         for epochs in (1, 2):
-            out[f"{name} epochs={epochs}"] = replace(plain, epochs=epochs)
-        if isinstance(plain, PolicyGradient):
-            more = {"beta": 0.05, "kl": "loss", "entropy": 0.03}
-            out[f"{name} with KL and entropy"] = replace(plain, epochs=2, **more)
+            out[f"{name} epochs={epochs}"] = replace(method, epochs=epochs)
+        if isinstance(method, PolicyGradient):
+            fields = {"beta": 0.05, "kl": "loss", "entropy": 0.03}
+            out[f"{name} with KL and entropy"] = replace(method, epochs=2, **fields)
     return out
 
 
@@ -80,28 +80,28 @@ class Pair:
         size: standard deviation of the new weights.
         """
         random = np.random.default_rng(seed)
-        new = {}
+        weights = {}
         for name in sorted(self.mlx.machine.weights):
             weight = self.mlx.machine.weights[name]
-            new[name] = mx.array(random.normal(size=weight.shape).astype(np.float32) * size)
-        self.mlx.machine.weights = new
+            weights[name] = mx.array(random.normal(size=weight.shape).astype(np.float32) * size)
+        self.mlx.machine.weights = weights
         self.mlx.machine.refresh_copy()
         with torch.no_grad():
-            for name, parameter in self.trained():
-                parameter.copy_(torch.from_numpy(np.array(new[name]).T))
+            for name, parameter in self.parameters():
+                parameter.copy_(torch.from_numpy(np.array(weights[name]).T))
         self.torch.machine.refresh_copy()
 
-    def trained(self) -> list[tuple[str, torch.nn.Parameter]]:
+    def parameters(self) -> list[tuple[str, torch.nn.Parameter]]:
         """torch's adapter matrices, by the name of mlx-lm's, which are their transposes."""
-        found = []
+        pairs = []
         for name, weight in self.torch.machine.model.named_parameters():
             if weight.requires_grad:
                 name = name.removeprefix("base_model.model.").removesuffix(".default.weight")
-                found.append((name.replace("lora_A", "lora_a").replace("lora_B", "lora_b"), weight))
+                pairs.append((name.replace("lora_A", "lora_a").replace("lora_B", "lora_b"), weight))
         if self.torch.machine.lm.value_head is not None:
             head = self.torch.machine.lm.value_head.named_parameters()
-            found += [(f"value_head.{name}", parameter) for name, parameter in head]
-        return found
+            pairs += [(f"value_head.{name}", parameter) for name, parameter in head]
+        return pairs
 
 
 def pair_of(kind: str, **settings: Any) -> Pair:
@@ -120,17 +120,17 @@ def batch() -> Batch:
 
 def batch_for(algorithm: Algorithm) -> Batch:
     """The batch with all that an algorithm asks of one."""
-    plain, more = batch(), {}
+    base, fields = batch(), {}
     if isinstance(algorithm, Dpo):  # sequences 0 and 2 are a pair, and so are 1 and 3
-        more["units"] = np.array([5, 2, 5, 2])
+        fields["units"] = np.array([5, 2, 5, 2])
     if algorithm.needs.values:
         random = np.random.default_rng(4)
         for name in ("old_values", "targets"):
-            more[name] = (random.normal(size=plain.ids.shape) * plain.trained).astype(np.float32)
-        more["target_scale"] = 1.7
+            fields[name] = (random.normal(size=base.ids.shape) * base.trained).astype(np.float32)
+        fields["target_scale"] = 1.7
     if getattr(algorithm, "targets", "sampled") == "distribution":
-        more["distributions"] = [distribution(row) for row in plain.trained]
-    return replace(plain, **more)
+        fields["distributions"] = [distribution(row) for row in base.trained]
+    return replace(base, **fields)
 
 
 def distribution(trained: np.ndarray) -> TokenTargets:
@@ -150,34 +150,34 @@ def all_rows(batch: Batch) -> Any:
     return lambda epoch: [(np.arange(len(batch.ids)), weights)]
 
 
-def caught(policy: Any) -> list[dict[str, np.ndarray]]:
+def catch_gradients(policy: Any) -> list[dict[str, np.ndarray]]:
     """Fills with the gradients of each update to come, which are applied all the same."""
-    seen: list[dict[str, np.ndarray]] = []
+    updates: list[dict[str, np.ndarray]] = []
     if hasattr(policy.machine, "model"):
         apply = policy.machine.apply_gradients
 
         def catch() -> None:
-            trained = Pair(policy, None).trained()
-            seen.append({n: p.grad.numpy().T.copy() for n, p in trained if p.grad is not None})
+            params = Pair(policy, None).parameters()
+            updates.append({n: p.grad.numpy().T.copy() for n, p in params if p.grad is not None})
 
         policy.machine.apply_gradients = [catch, *apply]
     else:
-        real = policy.machine.apply_gradients
+        method = policy.machine.apply_gradients
 
-        def both(gradients: dict[str, mx.array]) -> None:
-            seen.append({name: np.array(value) for name, value in gradients.items()})
-            real(gradients)
+        def record(gradients: dict[str, mx.array]) -> None:
+            updates.append({name: np.array(value) for name, value in gradients.items()})
+            method(gradients)
 
-        policy.machine.apply_gradients = both
-    return seen
+        policy.machine.apply_gradients = record
+    return updates
 
 
 def both_kinds() -> list[Any]:
     """Every algorithm on one kind of model or the other; on both, or with one pass, is slow."""
     cases = []
     for number, name in enumerate(ALGORITHMS):
-        for other, kind in enumerate(BUILD):
-            slow = (number + other) % 2 or (name.endswith("=1") and name != "grpo epochs=1")
+        for index, kind in enumerate(BUILD):
+            slow = (number + index) % 2 or (name.endswith("=1") and name != "grpo epochs=1")
             cases.append(pytest.param(kind, name, marks=[pytest.mark.slow] if slow else []))
     return cases
 
@@ -186,7 +186,7 @@ def both_kinds() -> list[Any]:
 def test_the_same_batch_gives_the_same_metrics_and_gradients(kind, name):
     # rows 3, 5, 7, 8, 12, 14 and 15: what holds of torch's loss holds of MLX's
     algorithm = ALGORITHMS[name]
-    pair, given = pair_of(kind, micro_batch_tokens=20), batch_for(algorithm)
+    pair, data = pair_of(kind, micro_batch_tokens=20), batch_for(algorithm)
     for policy in (pair.torch, pair.mlx):
         policy.keep_reference()
         if algorithm.needs.values:
@@ -194,40 +194,40 @@ def test_the_same_batch_gives_the_same_metrics_and_gradients(kind, name):
     pair.move(2)
     results = []
     for policy in (pair.torch, pair.mlx):
-        gradients = caught(policy)
-        metrics = update_in_minibatches(policy, algorithm, given, all_rows(given))
-        values = policy.values(given) if algorithm.needs.values else np.zeros(1)
-        results.append((metrics, gradients, policy.score(given), values))
-    (torchs, ours, scores, values), (mlxs, theirs, their_scores, their_values) = results
-    assert torchs.keys() == mlxs.keys()
-    for metric in torchs:
-        assert mlxs[metric] == pytest.approx(torchs[metric], abs=CLOSE, rel=CLOSE), metric
-    assert len(ours) == len(theirs) == algorithm.epochs
-    for one, other in zip(ours, theirs, strict=True):
-        assert one.keys() == other.keys()
-        for weight in one:
-            assert np.abs(one[weight] - other[weight]).max() < CLOSE, weight
-        a, b = (np.concatenate([g[n].ravel() for n in sorted(one)]) for g in (one, other))
+        gradients = catch_gradients(policy)
+        metrics = update_in_minibatches(policy, algorithm, data, all_rows(data))
+        values = policy.values(data) if algorithm.needs.values else np.zeros(1)
+        results.append((metrics, gradients, policy.score(data), values))
+    (stats, steps, scores, values), (mlx_stats, mlx_steps, mlx_scores, mlx_values) = results
+    assert stats.keys() == mlx_stats.keys()
+    for metric in stats:
+        assert mlx_stats[metric] == pytest.approx(stats[metric], abs=CLOSE, rel=CLOSE), metric
+    assert len(steps) == len(mlx_steps) == algorithm.epochs
+    for grads, mlx_grads in zip(steps, mlx_steps, strict=True):
+        assert grads.keys() == mlx_grads.keys()
+        for weight in grads:
+            assert np.abs(grads[weight] - mlx_grads[weight]).max() < CLOSE, weight
+        a, b = (np.concatenate([g[n].ravel() for n in sorted(grads)]) for g in (grads, mlx_grads))
         assert np.abs(a).max() > 0.01
         assert a @ b / np.linalg.norm(a) / np.linalg.norm(b) > 0.9999
-    assert np.abs(scores - their_scores).max() < 10 * CLOSE  # after the updates
-    assert np.abs(values - their_values).max() < 10 * CLOSE
+    assert np.abs(scores - mlx_scores).max() < 10 * CLOSE  # after the updates
+    assert np.abs(values - mlx_values).max() < 10 * CLOSE
 
 
 def test_fully_trained_models_take_the_same_steps():
     fields = {"lr": 1e-3, "weight_decay": 0.1, "clip_grad_norm": 0.5}
     model = qwen()
     before = {n: p.detach().clone().numpy() for n, p in model.named_parameters()}
-    mlx = mlx_policy_of(model, **fields)
-    torchs = policy_of(model, **fields)
+    mlx_policy = mlx_policy_of(model, **fields)
+    torch_policy = policy_of(model, **fields)
     for _ in range(3):
-        for policy in (torchs, mlx):
+        for policy in (torch_policy, mlx_policy):
             assert policy.update(batch(), ALGORITHMS["sft epochs=1"])["update/skipped"] == 0.0
     for name, parameter in model.named_parameters():
         step = parameter.detach().numpy() - before[name]
-        apart = np.array(mlx.machine.weights[name]) - parameter.detach().numpy()
+        gap = np.array(mlx_policy.machine.weights[name]) - parameter.detach().numpy()
         assert np.linalg.norm(step) > 0
-        assert np.linalg.norm(apart) < 1e-3 * np.linalg.norm(step), name
+        assert np.linalg.norm(gap) < 1e-3 * np.linalg.norm(step), name
 
 
 @pytest.mark.parametrize("shape", [(8, 64), (64, 8)])
@@ -236,30 +236,30 @@ def test_muon_takes_the_steps_of_torchs(shape):
     start, *slopes = random.normal(size=(4, *shape)).astype(np.float32)
     optim = Optim(name="muon", lr=0.1, weight_decay=0.1, momentum=0.9, rest_lr_ratio=0.5)
     weights = {"layer": mx.array(start), "embed_tokens": mx.array(start)}
-    ours = Optimizers(weights, optim)
-    ours.set_learning_rate(0.1)
+    optimizers = Optimizers(weights, optim)
+    optimizers.set_learning_rate(0.1)
     layer, table = (torch.nn.Parameter(torch.from_numpy(start.copy())) for _ in range(2))
-    theirs = [
+    torch_optimizers = [
         torch.optim.Muon(
             [layer], lr=0.1, momentum=0.9, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"
         ),
         torch.optim.AdamW([table], lr=0.05, weight_decay=0.1),
     ]
     for slope in slopes:
-        weights = ours.apply(weights, {name: mx.array(slope) for name in weights})
+        weights = optimizers.apply(weights, {name: mx.array(slope) for name in weights})
         layer.grad, table.grad = torch.from_numpy(slope), torch.from_numpy(slope)
-        for optimizer in theirs:
+        for optimizer in torch_optimizers:
             optimizer.step()
-    moved = np.linalg.norm(layer.detach().numpy() - start)
+    distance = np.linalg.norm(layer.detach().numpy() - start)
     # Newton-Schulz runs in bfloat16: the steps agree to a few hundredths.
-    assert np.linalg.norm(np.array(weights["layer"]) - layer.detach().numpy()) < 0.05 * moved
+    assert np.linalg.norm(np.array(weights["layer"]) - layer.detach().numpy()) < 0.05 * distance
     assert np.abs(np.array(weights["embed_tokens"]) - table.detach().numpy()).max() < 1e-5
 
 
 # -- games ----------------------------------------------------------------------------------------
 
 
-def embedded() -> tuple[Any, Any]:
+def embedded_model() -> tuple[Any, Any]:
     """The embedded model micro, which really plays."""
     settings = settings_of("embedded/micro")
     model, tokenizer = load_model(settings, precision="fp32", device="cpu")
@@ -287,9 +287,9 @@ def made_up_games(policy: Any) -> list[Talk]:
         for talk in talks:
             talk.hear(random.integers(0, 64, random.integers(1, 10)).tolist(), turn)
         prompts = [talk.ids for talk in talks]
-        greedy = Sampling(temperature=0.0, max_tokens=6)
+        sampling = Sampling(temperature=0.0, max_tokens=6)
         for talk, answer in zip(
-            talks, engine.complete(prompts, greedy, np.zeros((200, 6))), strict=True
+            talks, engine.complete(prompts, sampling, np.zeros((200, 6))), strict=True
         ):
             talk.answer(answer.ids, turn, answer.logprobs)
     return talks
@@ -298,40 +298,40 @@ def made_up_games(policy: Any) -> list[Talk]:
 @pytest.mark.parametrize("kind", ["micro", "gemma3"])
 def test_200_greedy_games_are_the_same_token_by_token(kind):
     if kind == "micro":  # which really plays
-        model, tokenizer = embedded()
+        model, tokenizer = embedded_model()
     else:  # rows that come round their windows of 4 several times
         model = gemma().eval()
         tokenizer = HFTokenizer(qwen_like_tokenizer(), extra_stop_ids=many_stops(64))
     games = real_games if kind == "micro" else made_up_games
-    played = [
+    results = [
         games(policy)
         for policy in (
             policy_of(model, tokenizer, max_context=400),
             mlx_policy_of(model, tokenizer, max_context=400),
         )
     ]
-    distinct = {str(talk.ids) for talk in played[0]}
-    assert len(distinct) > 50, "the games must differ"
-    near = [
+    texts = {str(talk.ids) for talk in results[0]}
+    assert len(texts) > 50, "the games must differ"
+    differences = [
         place
-        for number, (one, other) in enumerate(zip(*played, strict=True))
-        if (place := first_difference(model, number, one, other)) is not None
+        for number, (talk_a, talk_b) in enumerate(zip(*results, strict=True))
+        if (place := first_difference(model, number, talk_a, talk_b)) is not None
     ]
-    print(f"games that part where two logits are equal within {CLOSE}: {near}")
-    assert len(near) <= 2
+    print(f"games that part where two logits are equal within {CLOSE}: {differences}")
+    assert len(differences) <= 2
 
 
 def first_difference(
-    model: Any, number: int, one: Talk, other: Talk
+    model: Any, number: int, talk: Talk, twin: Talk
 ) -> tuple[int, int, float] | None:
     """Game, place and gap of the two best logits where two games part, which must be tiny."""
-    for place, (a, b) in enumerate(zip(one.ids, other.ids, strict=False)):
+    for place, (a, b) in enumerate(zip(talk.ids, twin.ids, strict=False)):
         if a != b:
             with torch.no_grad():
-                logits = model(input_ids=torch.tensor([one.ids[:place]])).logits[0, -1]
-            best = logits.topk(2).values
-            gap = float(best[0] - best[1])
+                logits = model(input_ids=torch.tensor([talk.ids[:place]])).logits[0, -1]
+            values = logits.topk(2).values
+            gap = float(values[0] - values[1])
             assert gap < CLOSE, (number, place, gap)
             return number, place, gap
-    assert len(one.ids) == len(other.ids)
+    assert len(talk.ids) == len(twin.ids)
     return None

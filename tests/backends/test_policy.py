@@ -33,24 +33,24 @@ from wordle_rl.training.update import update_in_minibatches
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 1.7])
 def test_scores_are_those_of_the_sampling_temperature(temperature, backend):  # row 4
     model = qwen()
-    plain = plain_copy(model)
+    hf_model = plain_copy(model)
     ids, marks = ROWS[0]
     scores = backend.policy_of(model, temperature=temperature).score(one_row(ids, marks))[0]
-    expected = full_logprobs(plain, ids, temperature=temperature) * np.array(marks)
+    expected = full_logprobs(hf_model, ids, temperature=temperature) * np.array(marks)
     assert np.abs(scores - expected).max() < 1e-5
     if temperature != 1.0:
-        assert np.abs(scores - full_logprobs(plain, ids) * np.array(marks)).max() > 0.1
+        assert np.abs(scores - full_logprobs(hf_model, ids) * np.array(marks)).max() > 0.1
 
 
 @pytest.mark.parametrize("build", [qwen, llama, gemma])
 @pytest.mark.parametrize("micro_batch_tokens", [1, 1000])
 def test_a_padded_batch_is_scored_as_its_rows_one_by_one(build, micro_batch_tokens, backend):
     model = build()  # row 9
-    plain = plain_copy(model)
+    hf_model = plain_copy(model)
     scores = backend.policy_of(model, micro_batch_tokens=micro_batch_tokens).score(games())
     assert scores.dtype == np.float32
     for row, (ids, marks) in enumerate(ROWS):
-        expected = full_logprobs(plain, ids) * np.array(marks)
+        expected = full_logprobs(hf_model, ids) * np.array(marks)
         assert np.abs(scores[row, : len(ids)] - expected).max() < 3e-5
         assert (scores[row, len(ids) :] == 0).all()
 
@@ -58,12 +58,12 @@ def test_a_padded_batch_is_scored_as_its_rows_one_by_one(build, micro_batch_toke
 @pytest.mark.parametrize("place", [3, 4, 7, 9])
 def test_changing_any_sampled_token_changes_the_loss(place, backend):  # row 5: 3 is the very first
     ids, marks = ROWS[0]
-    changed = [*ids[:place], 45, *ids[place + 1 :]]
+    edit = [*ids[:place], 45, *ids[place + 1 :]]
     losses = [
-        backend.policy_of(qwen()).update(one_row(i, marks), Sft())["loss"] for i in (ids, changed)
+        backend.policy_of(qwen()).update(one_row(i, marks), Sft())["loss"] for i in (ids, edit)
     ]
     assert abs(losses[0] - losses[1]) > 1e-3
-    scores = [backend.policy_of(qwen()).score(one_row(i, marks))[0] for i in (ids, changed)]
+    scores = [backend.policy_of(qwen()).score(one_row(i, marks))[0] for i in (ids, edit)]
     assert scores[0][place] != scores[1][place]
     assert np.array_equal(scores[0][:place], scores[1][:place])
 
@@ -71,8 +71,8 @@ def test_changing_any_sampled_token_changes_the_loss(place, backend):  # row 5: 
 @pytest.mark.parametrize("build", [qwen, lambda: gemma(window=8)])
 def test_changing_the_prompt_changes_the_scores_of_the_answer(build, backend):  # row 6
     ids, marks = ROWS[0]
-    other = [44, *ids[1:]]
-    first, second = (backend.policy_of(build()).score(one_row(i, marks))[0] for i in (ids, other))
+    edit = [44, *ids[1:]]
+    first, second = (backend.policy_of(build()).score(one_row(i, marks))[0] for i in (ids, edit))
     assert (np.abs(first - second)[np.array(marks, bool)] > 1e-4).all()
 
 
@@ -80,8 +80,8 @@ def row_gradient(model: Any, ids: list[int], marks: list[int]) -> np.ndarray:
     """The gradient of the mean log-probability of a row's sampled tokens, by transformers."""
     model.zero_grad()
     logprobs = model(torch.tensor([ids])).logits[0, :-1].log_softmax(-1)
-    picked = logprobs.gather(-1, torch.tensor(ids)[1:, None])[:, 0]
-    (picked * torch.tensor(marks[1:])).sum().backward()
+    values = logprobs.gather(-1, torch.tensor(ids)[1:, None])[:, 0]
+    (values * torch.tensor(marks[1:])).sum().backward()
     return np.concatenate([p.grad.numpy().ravel() for p in model.parameters()]).astype(float)
 
 
@@ -91,13 +91,13 @@ def test_agreement_is_the_cosine_of_the_gradients_of_two_halves(
     micro_batch_tokens, second, backend
 ):
     model = qwen()
-    plain = plain_copy(model)
+    hf_model = plain_copy(model)
     advantages = [0.7, -1.3, 0.4]
-    gradients = [a * row_gradient(plain, *row) for a, row in zip(advantages, ROWS, strict=True)]
+    gradients = [a * row_gradient(hf_model, *row) for a, row in zip(advantages, ROWS, strict=True)]
     halves = np.isin(np.arange(3), second)
     sums = [
-        sum(g for g, half in zip(gradients, halves, strict=True) if half is way)
-        for way in (np.False_, np.True_)
+        sum(g for g, half in zip(gradients, halves, strict=True) if half is side)
+        for side in (np.False_, np.True_)
     ]
     cosine = sums[0] @ sums[1] / np.linalg.norm(sums[0]) / np.linalg.norm(sums[1])
     policy = backend.policy_of(model, micro_batch_tokens=micro_batch_tokens)
@@ -136,17 +136,17 @@ def test_metrics_are_means_over_the_sampled_tokens(backend):
 
 def ratios(policy: Any, algorithm: Grpo, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The largest distance of a token's ratio from 1 in each update on one batch."""
-    seen: list[float] = []
-    real = policy.update
+    gaps: list[float] = []
+    update = policy.update
 
     def spy(batch: Batch, algorithm: Any) -> dict[str, float]:
-        metrics = real(batch, algorithm)
-        seen.append(metrics["policy/ratio_gap"])
+        metrics = update(batch, algorithm)
+        gaps.append(metrics["policy/ratio_gap"])
         return metrics
 
     monkeypatch.setattr(policy, "update", spy)
     update_in_minibatches(policy, algorithm, games(), whole)
-    return seen
+    return gaps
 
 
 @pytest.mark.parametrize("micro_batch_tokens", [1, 1000])
@@ -155,9 +155,9 @@ def test_the_ratio_is_one_on_the_first_update_and_moves_after_it(
     updates, micro_batch_tokens, monkeypatch, backend
 ):  # row 3
     policy = backend.policy_of(gemma(), temperature=0.7, micro_batch_tokens=micro_batch_tokens)
-    first, *later = ratios(policy, Grpo(beta=0.0, epochs=updates), monkeypatch)
+    first, *rest = ratios(policy, Grpo(beta=0.0, epochs=updates), monkeypatch)
     assert first < 1e-5
-    assert len(later) == updates - 1 and all(gap > 1e-3 for gap in later)
+    assert len(rest) == updates - 1 and all(gap > 1e-3 for gap in rest)
 
 
 def test_at_learning_rate_zero_the_ratio_stays_one_and_nothing_moves(monkeypatch, backend):  # row 3
@@ -168,13 +168,13 @@ def test_at_learning_rate_zero_the_ratio_stays_one_and_nothing_moves(monkeypatch
     assert same(before, backend.weights_of(policy))
 
 
-def policy_of_kind(kind: str, folder: str, backend: Backend, seed: int = 0, **more: Any) -> Any:
+def policy_of_kind(kind: str, folder: str, backend: Backend, seed: int = 0, **fields: Any) -> Any:
     """A fully trained model, or an adapter on the model in a folder; or in a precision."""
     if backend.name == "mlx" and kind == "fp16":
         pytest.skip("MLX has no fp16")
     model = lora_of(folder, seed=seed) if kind == "lora" else qwen(340, seed=seed)
-    given = {"precision": kind} if kind in ("bf16", "fp16") else {}
-    return backend.policy_of(model, **given, **more)
+    precision = {"precision": kind} if kind in ("bf16", "fp16") else {}
+    return backend.policy_of(model, **precision, **fields)
 
 
 @pytest.mark.parametrize("kind", ["full", "bf16", "lora", "trained adapter"])
@@ -241,25 +241,25 @@ def test_a_checkpoint_restores_weights_and_moments_bit_for_bit(
     kind, model_folder, tmp_path, backend
 ):  # row 22
     name = "muon" if kind == "muon" else "adamw"
-    written, read = (
+    source, target = (
         policy_of_kind(kind, model_folder, backend, seed, name=name) for seed in (0, 1)
     )
     batch, algorithm = games(), PLAIN
     if kind == "value head":
         targets = np.random.default_rng(0).normal(size=(2, 3, 1)).astype(np.float32)
-        old, wanted = targets * batch.trained
-        batch = replace(batch, old_values=old, targets=wanted, target_scale=1.7)
+        values, returns = targets * batch.trained
+        batch = replace(batch, old_values=values, targets=returns, target_scale=1.7)
         algorithm = Ppo()
-        for policy in (written, read):
+        for policy in (source, target):
             policy.machine.add_value_head()
     for _ in range(3):
-        written.update(batch, algorithm)
-    written.save(tmp_path)
-    read.load(tmp_path)
-    for more in range(3):
-        assert same(backend.weights_of(written), backend.weights_of(read)), more
-        assert np.array_equal(written.score(games()), read.score(games()))
-        for policy in (written, read):
+        source.update(batch, algorithm)
+    source.save(tmp_path)
+    target.load(tmp_path)
+    for step in range(3):
+        assert same(backend.weights_of(source), backend.weights_of(target)), step
+        assert np.array_equal(source.score(games()), target.score(games()))
+        for policy in (source, target):
             assert policy.update(batch, algorithm)["update/skipped"] == 0.0
 
 
@@ -269,29 +269,29 @@ def test_a_checkpoint_restores_weights_and_moments_bit_for_bit(
 def test_the_checkpoint_of_another_model_is_refused_and_changes_nothing(
     case, model_folder, tmp_path, backend
 ):
-    wide = {"hidden_size": 64, "layers": 2, "heads": 4, "kv_heads": 2, "intermediate_size": 64}
-    deep = {**wide, "hidden_size": 32, "layers": 3}
-    written = {
-        "width": lambda: build_model(vocab_size=340, **wide),
-        "layers": lambda: build_model(vocab_size=340, **deep),
+    shape = {"hidden_size": 64, "layers": 2, "heads": 4, "kv_heads": 2, "intermediate_size": 64}
+    deep_shape = {**shape, "hidden_size": 32, "layers": 3}
+    model = {
+        "width": lambda: build_model(vocab_size=340, **shape),
+        "layers": lambda: build_model(vocab_size=340, **deep_shape),
         "rank": lambda: lora_of(model_folder, rank=2),
         "adapter into full": lambda: lora_of(model_folder),
     }.get(case, lambda: qwen(340))()
     into_adapter = case in ("rank", "full into adapter")
-    read = backend.policy_of(lora_of(model_folder) if into_adapter else qwen(340))
+    dest = backend.policy_of(lora_of(model_folder) if into_adapter else qwen(340))
     name = "muon" if case == "optimizer" else "adamw"
-    trained(backend.policy_of(written, name=name), 1).save(tmp_path)
-    before = backend.weights_of(read)
-    said = r".*choose optim=" if case == "optimizer" else "/model"
-    with pytest.raises(ValueError, match=str(tmp_path) + said):
-        read.load(tmp_path)
+    trained(backend.policy_of(model, name=name), 1).save(tmp_path)
+    before = backend.weights_of(dest)
+    pattern = r".*choose optim=" if case == "optimizer" else "/model"
+    with pytest.raises(ValueError, match=str(tmp_path) + pattern):
+        dest.load(tmp_path)
     # On torch the weights are read before the moments.
-    assert same(before, backend.weights_of(read)) or (case, backend.name) == ("optimizer", "torch")
+    assert same(before, backend.weights_of(dest)) or (case, backend.name) == ("optimizer", "torch")
 
 
 def test_an_adapter_taken_from_disk_is_not_the_raw_base(model_folder, adapter, backend):  # row 17
-    raw, start = backend.policy_of(lora_of(model_folder)), backend.policy_of(lora_of(adapter))
-    assert np.abs(raw.score(games()) - start.score(games())).max() > 1e-3
+    base, start = backend.policy_of(lora_of(model_folder)), backend.policy_of(lora_of(adapter))
+    assert np.abs(base.score(games()) - start.score(games())).max() > 1e-3
 
 
 def test_loading_a_checkpoint_leaves_the_reference_as_it_was(model_folder, tmp_path, backend):
@@ -329,5 +329,5 @@ def test_a_micro_batch_that_numpy_has_no_memory_for_is_halved(backend):
         return int(part.lengths[0])
 
     policy, batch = backend.policy_of(qwen(), micro_batch_tokens=1000), games()
-    done = {rows[0]: found for rows, found in policy.run_micro_batches(batch, work)}
-    assert done == dict(enumerate(batch.lengths))
+    lengths = {rows[0]: length for rows, length in policy.run_micro_batches(batch, work)}
+    assert lengths == dict(enumerate(batch.lengths))

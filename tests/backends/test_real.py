@@ -57,7 +57,7 @@ def policy_of(path: str | Path, lora: LoraSettings | None = LORA) -> Policy:
     return Policy(TorchMachine(model, tokenizer, optim=Optim(clip_grad_norm=0.0)))
 
 
-def shaken(policy: Policy) -> Policy:
+def shake_policy(policy: Policy) -> Policy:
     """The policy with an adapter that does something, as after training."""
     shake(policy.machine.model)
     policy.machine.refresh_copy()
@@ -85,50 +85,50 @@ def games_of(policy: Policy, knowledge: Knowledge, grammar: Any) -> list[Talk]:
     return [talk for talks in player.all_talks(games) for talk in talks]
 
 
-def expected(plain: Any, talk: Talk) -> np.ndarray:
+def hf_logprobs(hf_model: Any, talk: Talk) -> np.ndarray:
     """Log-probabilities [T] by transformers' own forward pass, 0 where nothing is trained."""
     with torch.no_grad():
-        logits = plain(input_ids=torch.tensor([talk.ids])).logits[0].double()
-    found = np.zeros(len(talk.ids))
+        logits = hf_model(input_ids=torch.tensor([talk.ids])).logits[0].double()
+    logprobs = np.zeros(len(talk.ids))
     for place, token in enumerate(talk.ids):
         if talk.trained[place]:
-            some = talk.choices[place]
-            among = torch.arange(logits.shape[1]) if some is None else torch.as_tensor(some)
-            shares = logits[place - 1, among].log_softmax(-1)
-            found[place] = shares[(among == token).nonzero().item()]
-    return found
+            choices = talk.choices[place]
+            ids = torch.arange(logits.shape[1]) if choices is None else torch.as_tensor(choices)
+            shares = logits[place - 1, ids].log_softmax(-1)
+            logprobs[place] = shares[(ids == token).nonzero().item()]
+    return logprobs
 
 
-def gap(policy: Any, plain: Any, talks: list[Talk]) -> float:
+def gap(policy: Any, hf_model: Any, talks: list[Talk]) -> float:
     """How far the trainer's log-probabilities are from transformers' at most."""
     scores = policy.score(pad(talks, policy.tokenizer.pad_id))
     rows = zip(scores, talks, strict=True)
-    return max(abs(row[: len(talk.ids)] - expected(plain, talk)).max() for row, talk in rows)
+    return max(abs(row[: len(talk.ids)] - hf_logprobs(hf_model, talk)).max() for row, talk in rows)
 
 
-def plain_of(name: str) -> Any:
+def hf_model_of(name: str) -> Any:
     return AutoModelForCausalLM.from_pretrained(fetched_folder(name), dtype=torch.float32).eval()
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_draws_and_scores_of_games_are_those_of_transformers(name, tmp_path, monkeypatch, original):
-    policy = shaken(policy_of(fetched_folder(name)))
+    policy = shake_policy(policy_of(fetched_folder(name)))
     policy.machine.export(tmp_path / "adapter")
-    plain = PeftModel.from_pretrained(plain_of(name), tmp_path / "adapter").eval()
-    free, limited, fitting = (
+    hf_model = PeftModel.from_pretrained(hf_model_of(name), tmp_path / "adapter").eval()
+    open_talks, word_talks, clue_talks = (
         games_of(policy, original, grammar) for grammar in (None, "words", "clues")
     )
-    assert any(some is not None for talk in limited for some in talk.choices)
-    for talks in (free, limited, fitting):
-        assert gap(policy, plain, talks) < 1e-3
+    assert any(choices is not None for talk in word_talks for choices in talk.choices)
+    for talks in (open_talks, word_talks, clue_talks):
+        assert gap(policy, hf_model, talks) < 1e-3
         for talk in talks:  # what the engine said while it drew, from its cache
-            told = np.where(talk.trained, talk.logprobs, 0.0)
-            assert abs(told - expected(plain, talk)).max() < 1e-3
+            logprobs = np.where(talk.trained, talk.logprobs, 0.0)
+            assert abs(logprobs - hf_logprobs(hf_model, talk)).max() < 1e-3
     monkeypatch.setattr(CausalLM, "is_fast", False)  # transformers' layers in place of our own
-    assert gap(policy, plain, limited) < 1e-3
+    assert gap(policy, hf_model, word_talks) < 1e-3
     monkeypatch.undo()
     write(tmp_path / "adapter", tmp_path / "merged", "merged", "float32")
-    assert gap(policy_of(tmp_path / "merged", None), plain, limited) < 1e-3
+    assert gap(policy_of(tmp_path / "merged", None), hf_model, word_talks) < 1e-3
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -136,13 +136,13 @@ def test_mlx_scores_a_game_as_transformers_does(name, tmp_path, original):
     mlx = pytest.importorskip("wordle_rl.backends.mlx.load")
     from wordle_rl.backends.mlx.machine import MlxMachine
 
-    policy = shaken(policy_of(fetched_folder(name)))
+    policy = shake_policy(policy_of(fetched_folder(name)))
     policy.machine.export(tmp_path / "adapter")
     talks = games_of(policy, original, "words")[:1]
-    plain = PeftModel.from_pretrained(plain_of(name), tmp_path / "adapter").eval()
+    hf_model = PeftModel.from_pretrained(hf_model_of(name), tmp_path / "adapter").eval()
     convert_adapter(tmp_path / "adapter", tmp_path / "mlx", base=str(fetched_folder(name)))
-    loaded = mlx.load_model(settings_of(tmp_path / "mlx"), precision="fp32")
-    assert gap(Policy(MlxMachine(loaded, optim=Optim())), plain, talks) < 1e-3
+    bundle = mlx.load_model(settings_of(tmp_path / "mlx"), precision="fp32")
+    assert gap(Policy(MlxMachine(bundle, optim=Optim())), hf_model, talks) < 1e-3
 
 
 @pytest.mark.parametrize("name", [pytest.param("gemma270m", marks=GEMMA)])
@@ -150,7 +150,7 @@ def test_the_gradient_of_an_adapter_is_the_same_on_mlx(name, original):
     pytest.importorskip("mlx.core")
     from tests.helpers.backends import mlx_backend
 
-    found: list[dict[str, torch.Tensor]] = []
+    gradients: list[dict[str, torch.Tensor]] = []
     talks = games_of(policy_of(fetched_folder(name)), original, "words")[:1]
     advantage = [[1.0 if learnt else 0.0 for learnt in talk.trained] for talk in talks]
     batch = pad(talks, 0, {"advantages": advantage, "weights": advantage})
@@ -158,38 +158,38 @@ def test_the_gradient_of_an_adapter_is_the_same_on_mlx(name, original):
         model, _ = load_model(settings_of(fetched_folder(name)), precision="fp32", device="cpu")
         shake(model)
         policy = backend.policy_of(model, clip_grad_norm=0.0)
-        found.append(backend.gradients(policy, batch, Grpo(beta=0.0)))
-    ours, others = found
-    assert any(slope.abs().max() > 0 for slope in ours.values())
-    for name, slope in others.items():  # mlx-lm has the transposed factors
+        gradients.append(backend.gradients(policy, batch, Grpo(beta=0.0)))
+    torch_grads, mlx_grads = gradients
+    assert any(slope.abs().max() > 0 for slope in torch_grads.values())
+    for name, slope in mlx_grads.items():  # mlx-lm has the transposed factors
         ending = {"lora_a": "lora_A", "lora_b": "lora_B"}[name.rpartition(".")[2]]
-        own = ours[f"base_model.model.{name.rpartition('.')[0]}.{ending}.default.weight"]
-        assert (own - slope.T).norm() < 1e-4 * own.norm(), name
-    assert len(ours) == len(others)
+        grad = torch_grads[f"base_model.model.{name.rpartition('.')[0]}.{ending}.default.weight"]
+        assert (grad - slope.T).norm() < 1e-4 * grad.norm(), name
+    assert len(torch_grads) == len(mlx_grads)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_template_and_end_of_an_answer_are_the_models_own(name):
     tokenizer: Any = AutoTokenizer.from_pretrained(fetched_folder(name))
-    _, ours = load_model(settings_of(fetched_folder(name)), precision="fp32", device="cpu")
-    own = tokenizer.chat_template
+    _, wrapper = load_model(settings_of(fetched_folder(name)), precision="fp32", device="cpu")
+    template = tokenizer.chat_template
     begins = tokenizer("a").input_ids[:1] == [tokenizer.bos_token_id]
-    plain = "{{ bos_token }}" + PLAIN_TEMPLATE if begins else PLAIN_TEMPLATE
-    assert ours.inner.chat_template == (own or plain)
+    fallback = "{{ bos_token }}" + PLAIN_TEMPLATE if begins else PLAIN_TEMPLATE
+    assert wrapper.inner.chat_template == (template or fallback)
     ends = ["<eos>"] if name == "gemma270m" else ["<|im_end|>"]
     ends += ["<|endoftext|>"] * name.startswith("qwen")  # as in the hub's generation_config.json
-    assert ours.stop_ids == set(tokenizer.convert_tokens_to_ids(ends))
+    assert wrapper.stop_ids == set(tokenizer.convert_tokens_to_ids(ends))
     chat = [{"role": "user", "content": "hello"}]
-    form = build_form("conversation", Chat(ours), Spelled())
-    if own:
-        right = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
-        assert form.chat.opening(None, "hello") == right
-    assert form.chat.answer("<guess> C R A N E</guess>")[-1] in ours.stop_ids
+    form = build_form("conversation", Chat(wrapper), Spelled())
+    if template:
+        ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
+        assert form.chat.opening(None, "hello") == ids
+    assert form.chat.answer("<guess> C R A N E</guess>")[-1] in wrapper.stop_ids
 
 
 @pytest.mark.parametrize("name", [pytest.param("smollm2", marks=needs_real("smollm2"))])
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(name, tmp_path, quiet):
-    given = [
+    args = [
         f"model={name}",
         "experiment=imitate",
         "rollout.groups=2",
@@ -206,8 +206,8 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(name, tmp_path, quiet):
     ]
     for place in ("whole", "stopped"):
         (tmp_path / place).mkdir()
-    _, whole = run(tmp_path / "whole", *given)
-    stop(RunLog, "metrics", 2, signal.SIGINT, partial(run, tmp_path / "stopped", *given))
-    [stopped] = (tmp_path / "stopped").iterdir()
-    resume(stopped)
-    assert_equal_runs(stopped, whole)
+    _, whole = run(tmp_path / "whole", *args)
+    stop(RunLog, "metrics", 2, signal.SIGINT, partial(run, tmp_path / "stopped", *args))
+    [part] = (tmp_path / "stopped").iterdir()
+    resume(part)
+    assert_equal_runs(part, whole)

@@ -39,28 +39,28 @@ _TURNS: dict[str, tuple[Any, dict[str, Any]]] = {
 IDS_READ = list(range(10, 40))
 
 
-def built(kind: str) -> Any:
+def build_model(kind: str) -> Any:
     """A model whose rotations an older reader must not guess."""
     if kind in CONFIGS:
         model = build(kind)
         rope = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
-        for each in (rope, *(part for part in rope.values() if isinstance(part, dict))):
+        for entry in (rope, *(part for part in rope.values() if isinstance(part, dict))):
             if (
-                "rope_theta" in each and kind != "olmo3"
+                "rope_theta" in entry and kind != "olmo3"
             ):  # of whose older form transformers 5 loses it
-                each["rope_theta"] *= 30.0
+                entry["rope_theta"] *= 30.0
         return sharpen(type(model)(model.config), 4.0).eval()
     family, fields = _TURNS[kind]
-    trained = {"original_max_position_embeddings": 64} if kind != "default" else {}
-    rope = {"rope_type": kind, "rope_theta": 1e5, **fields, **trained}
-    config = family(**WIDE, **IDS, **(trained if kind == "longrope" else {}), rope_parameters=rope)
+    limits = {"original_max_position_embeddings": 64} if kind != "default" else {}
+    rope = {"rope_type": kind, "rope_theta": 1e5, **fields, **limits}
+    config = family(**WIDE, **IDS, **(limits if kind == "longrope" else {}), rope_parameters=rope)
     return sharpen(AutoModelForCausalLM.from_config(config), 4.0).eval()
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", [*CONFIGS, *_TURNS])
 def test_a_reader_of_the_older_form_computes_the_same(kind: str, tmp_path: Path) -> None:
-    model = built(kind)
+    model = build_model(kind)
     expected = full_logprobs(model, IDS_READ)
     policy_of(model).machine.export(tmp_path)
     modes = {file.name: oct(file.stat().st_mode) for file in tmp_path.iterdir()}
@@ -81,7 +81,7 @@ def read(folder: Path) -> Any:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", _TURNS)
 def test_mlx_rotates_as_transformers_does_or_says_that_it_cannot(kind: str, tmp_path: Path) -> None:
-    model = built(kind)
+    model = build_model(kind)
     policy_of(model).machine.export(tmp_path)
     if kind == "longrope":
         with pytest.raises(ConfigError, match="mlx-lm's phi3 rotates otherwise than longrope says"):
@@ -89,16 +89,16 @@ def test_mlx_rotates_as_transformers_does_or_says_that_it_cannot(kind: str, tmp_
         return
     network, _ = mlx_models.load_base(tmp_path)
     logits = np.array(network(mx.array([IDS_READ])))[0]
-    found = torch.from_numpy(logits).log_softmax(-1)[range(len(IDS_READ) - 1), IDS_READ[1:]]
-    assert np.abs(found.numpy() - full_logprobs(model, IDS_READ)[1:]).max() < 1e-4
+    logprobs = torch.from_numpy(logits).log_softmax(-1)[range(len(IDS_READ) - 1), IDS_READ[1:]]
+    assert np.abs(logprobs.numpy() - full_logprobs(model, IDS_READ)[1:]).max() < 1e-4
 
 
 @pytest.mark.parametrize("make", [build_tokenizer, qwen_like_tokenizer, gemma_like_tokenizer])
 def test_a_tokenizer_names_a_class_of_both_generations(make: Any, tmp_path: Path) -> None:
     inner = make()
     policy_of(build("llama"), HFTokenizer(inner)).machine.export(tmp_path)
-    written = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    assert written["tokenizer_class"] in ("PreTrainedTokenizerFast", "Qwen2Tokenizer")
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert config["tokenizer_class"] in ("PreTrainedTokenizerFast", "Qwen2Tokenizer")
     text = "Guess. <guess>crane</guess>"
     assert AutoTokenizer.from_pretrained(tmp_path).encode(text) == inner.encode(text)
 
@@ -115,8 +115,8 @@ def torch_export(base: Path, target: Path) -> None:
 
 
 def mlx_export(base: Path, target: Path) -> None:
-    loaded = mlx_models.load_model(settings_of(base), precision="fp32")
-    Policy(MlxMachine(loaded, optim=Optim())).machine.export(target)
+    bundle = mlx_models.load_model(settings_of(base), precision="fp32")
+    Policy(MlxMachine(bundle, optim=Optim())).machine.export(target)
 
 
 WRITERS: dict[str, Any] = {
@@ -133,10 +133,10 @@ def test_a_reader_draws_the_likeliest_tokens_whatever_the_base_says(writer, tmp_
     base, target = save_family(tmp_path / "base", "llama"), tmp_path / "written"
     (base / "generation_config.json").write_text(json.dumps(PENALTY | {"eos_token_id": 339}))
     WRITERS[writer](base, target)
-    written = json.loads((target / "generation_config.json").read_text())
+    config = json.loads((target / "generation_config.json").read_text())
     ends = [qwen_like_tokenizer().eos_token_id, 339]
-    assert written.pop("pad_token_id", 0) == 0  # of config.json
-    assert written == {"bos_token_id": 1, "eos_token_id": ends}
+    assert config.pop("pad_token_id", 0) == 0  # of config.json
+    assert config == {"bos_token_id": 1, "eos_token_id": ends}
     model, ids = read(target), [*range(10, 15)] * 4  # a penalty would forbid what stands here
     drawn = model.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False)[0].tolist()
     expected = ids

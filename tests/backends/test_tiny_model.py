@@ -28,16 +28,16 @@ SHAPE: dict[str, Any] = dict(hidden_size=32, layers=1, heads=2, kv_heads=1, inte
 def saved(tmp_path_factory):
     """A tokenizer of words that was saved and loaded twice, as a second run does."""
     folder = save_untrained(tmp_path_factory.mktemp("words"), vocabulary="words", **SHAPE)
-    again = tmp_path_factory.mktemp("again")
-    AutoTokenizer.from_pretrained(folder).save_pretrained(again)
-    (again / "config.json").write_bytes((folder / "config.json").read_bytes())
-    return HFTokenizer(AutoTokenizer.from_pretrained(again))
+    target = tmp_path_factory.mktemp("again")
+    AutoTokenizer.from_pretrained(folder).save_pretrained(target)
+    (target / "config.json").write_bytes((folder / "config.json").read_bytes())
+    return HFTokenizer(AutoTokenizer.from_pretrained(target))
 
 
 def test_each_allowed_guess_is_one_token_of_its_own(saved) -> None:
     ids = [saved.encode(guess_text(word)) for word in load_words().allowed]
-    assert all(len(one) == 1 for one in ids)
-    assert len({one[0] for one in ids}) == 12_972
+    assert all(len(row) == 1 for row in ids)
+    assert len({row[0] for row in ids}) == 12_972
     assert saved.decode(ids[7]) == guess_text(load_words().allowed[7])
 
 
@@ -59,21 +59,21 @@ def test_other_text_is_spelt(saved, text) -> None:
 
 
 def test_the_tokenizer_of_letters_is_that_of_the_embedded_models() -> None:
-    embedded = AutoTokenizer.from_pretrained(EMBEDDED / "tiny")
-    assert build_tokenizer().get_vocab() == embedded.get_vocab()
+    tokenizer = AutoTokenizer.from_pretrained(EMBEDDED / "tiny")
+    assert build_tokenizer().get_vocab() == tokenizer.get_vocab()
 
 
 def test_words_with_common_letters_begin_alike() -> None:
     model, tokenizer = build_untrained(vocabulary="words", **SHAPE | {"hidden_size": 128})
     table = model.get_input_embeddings().weight
 
-    def alike(a: str, b: str) -> float:
+    def cosine(a: str, b: str) -> float:
         rows = tokenizer.convert_tokens_to_ids([guess_text(a), guess_text(b)])
         return cosine_similarity(table[rows[0]], table[rows[1]], dim=0).item()
 
-    assert alike("crane", "crate") > alike("crane", "caner") > alike("crane", "soily") + 0.2
-    again, _ = build_untrained(vocabulary="words", **SHAPE | {"hidden_size": 128})
-    assert again.get_input_embeddings().weight.equal(table)
+    assert cosine("crane", "crate") > cosine("crane", "caner") > cosine("crane", "soily") + 0.2
+    twin, _ = build_untrained(vocabulary="words", **SHAPE | {"hidden_size": 128})
+    assert twin.get_input_embeddings().weight.equal(table)
 
 
 def test_a_teacher_gives_each_word_that_fits_an_equal_share(saved) -> None:
@@ -87,7 +87,7 @@ def test_a_teacher_gives_each_word_that_fits_an_equal_share(saved) -> None:
     clue = Clue("sleep", feedback_code("sleep", "crate"))
     guess, end = form.chat.answer(guess_text("crate"))
     targets = TokenTeacher(lesson, form).targets(State((clue,), 1), [guess, end], start=10)
-    fitting = [saved.encode(guess_text(word))[0] for word in ("crane", "crate", "grate")]
-    assert sorted(targets.ids[targets.places == 10]) == sorted(fitting)
+    expected = [saved.encode(guess_text(word))[0] for word in ("crane", "crate", "grate")]
+    assert sorted(targets.ids[targets.places == 10]) == sorted(expected)
     assert np.allclose(targets.probabilities[targets.places == 10], 1 / 3)
     assert targets.ids[targets.places == 11].tolist() == [end]

@@ -89,7 +89,7 @@ def tab(open_tab: Callable[..., Tab], address: str) -> Tab:
 
 def titles(page: Any) -> list[str]:
     """What stands above the games that are watched."""
-    return [one.inner_text() for one in page.query_selector_all("#watched > :first-child h3")]
+    return [head.inner_text() for head in page.query_selector_all("#watched > :first-child h3")]
 
 
 def type_guesses(page: Any, guesses: Sequence[str]) -> None:
@@ -104,14 +104,14 @@ def type_guesses(page: Any, guesses: Sequence[str]) -> None:
 
 def secrets_left(page: Any) -> list[str]:
     """The words that fit the marks on the person's board."""
-    left = list(KNOWLEDGE.words.answers)
+    words = list(KNOWLEDGE.words.answers)
     for item in page.query_selector_all("#mine li"):
         tiles = item.query_selector_all(".tile")
-        seen = [tile.get_attribute("data-mark") for tile in tiles]
+        codes = [tile.get_attribute("data-mark") for tile in tiles]
         guess = "".join(tile.inner_text().lower() for tile in tiles)
-        if all(seen):
-            left = [word for word in left if marks(guess, word) == "".join(map(str, seen))]
-    return left
+        if all(codes):
+            words = [word for word in words if marks(guess, word) == "".join(map(str, codes))]
+    return words
 
 
 def test_the_page_opens_where_a_secret_is_typed_that_a_player_guesses(tab):
@@ -138,8 +138,8 @@ def test_a_run_and_its_start_play_the_same_secret_side_by_side(open_tab):
         page = tab.page
         page.wait_for_selector("#thought .bars")  # the secret that was asked for is played at once
         wait(page, "!document.getElementById('watched').innerText.includes('…')")
-        before, after = titles(page)
-        assert before.startswith("Before: MOUND won in ") and after.startswith(
+        start_title, run_title = titles(page)
+        assert start_title.startswith("Before: MOUND won in ") and run_title.startswith(
             "After: MOUND won in "
         )
         tab.check("pair")
@@ -172,10 +172,10 @@ def test_a_game_is_played_to_its_win_by_keyboard(tab):
     assert page.inner_text("#theirs li .tile") == ""
     tab.check("play")
     while not page.inner_text("#play-result"):
-        played = page.locator("#mine .tile[data-mark]").count()
+        count = page.locator("#mine .tile[data-mark]").count()
         page.keyboard.type(secrets_left(page)[0])
         page.keyboard.press("Enter")
-        wait(page, f"document.querySelectorAll('#mine .tile[data-mark]').length > {played}")
+        wait(page, f"document.querySelectorAll('#mine .tile[data-mark]').length > {count}")
     assert page.inner_text("#play-result").startswith("You found ")
     assert page.inner_text("#theirs li .tile") != ""  # their letters are shown now
     tab.check("play-won")
@@ -196,8 +196,8 @@ def test_a_model_is_watched_while_it_thinks(tab):
     page.keyboard.press("ArrowDown")
     wait(page, "document.querySelector('#watched h3 ~ dl') !== null")
     page.wait_for_selector("#watched .bars tbody tr")
-    shown = page.inner_text("#watched")
-    assert "Turn 2" in shown and "words left" in shown and "best guess" in shown
+    text = page.inner_text("#watched")
+    assert "Turn 2" in text and "words left" in text and "best guess" in text
     assert "place 5" in page.inner_text("#watched .letters").lower()
     tab.check("watch")
 

@@ -40,9 +40,9 @@ def test_the_examples_of_the_page_print_what_it_says(title, monkeypatch):
     monkeypatch.chdir(ROOT)
     example = doctest.DocTestParser().get_doctest(SECTIONS[title], {}, title, "docs/API.md", 0)
     assert example.examples
-    found: list[str] = []
-    doctest.DocTestRunner().run(example, out=found.append)
-    assert not found, "".join(found)
+    output: list[str] = []
+    doctest.DocTestRunner().run(example, out=output.append)
+    assert not output, "".join(output)
 
 
 def test_importing_the_package_imports_no_library():
@@ -50,10 +50,10 @@ def test_importing_the_package_imports_no_library():
         "import sys; before = set(sys.modules); import wordle_rl; "
         "print(*sorted({name.partition('.')[0] for name in set(sys.modules) - before}))"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert set(done.stdout.split()) <= {"wordle_rl", *sys.stdlib_module_names}
+    assert set(result.stdout.split()) <= {"wordle_rl", *sys.stdlib_module_names}
 
 
 def test_the_score_of_a_guess_against_four_words_is_as_by_hand(knowledge):
@@ -63,26 +63,26 @@ def test_the_score_of_a_guess_against_four_words_is_as_by_hand(knowledge):
     assert score.bits == pytest.approx(1.5)  # 1/4, 1/4, 1/2
     assert score.expected_candidates == pytest.approx(1.5)
     assert (score.candidates, score.fits, score.candidate) == (4, True, True)
-    after = board(("slate", "xx✓x✓"))
-    assert score_guess("crate", after, knowledge).fits is False
-    assert score_guess("crane", after, knowledge).best_bits == pytest.approx(1.0)
-    fits = score_guess("brave", after, knowledge)
-    assert (fits.kind, fits.fits, fits.candidate) == (TurnKind.NOT_A_WORD, True, False)
+    state = board(("slate", "xx✓x✓"))
+    assert score_guess("crate", state, knowledge).fits is False
+    assert score_guess("crane", state, knowledge).best_bits == pytest.approx(1.0)
+    nonword = score_guess("brave", state, knowledge)
+    assert (nonword.kind, nonword.fits, nonword.candidate) == (TurnKind.NOT_A_WORD, True, False)
 
 
 def test_guesses_depend_on_the_number_of_a_game_and_not_on_the_others():
     player = load_player(player="random")
     boards = [board()] * 8
-    together = player.guesses(boards)
-    assert len(set(together)) > 4
-    assert player.guesses(boards[3:], first=3) == together[3:]
+    guesses = player.guesses(boards)
+    assert len(set(guesses)) > 4
+    assert player.guesses(boards[3:], first=3) == guesses[3:]
     games = player.play(["crane"] * 8)
-    assert [game.turns[0].guess for game in games] == together
+    assert [game.turns[0].guess for game in games] == guesses
 
 
 def test_a_run_is_loaded_with_its_words_rules_rewards_and_prompt(tmp_path, root, capsys):
-    given = settings(tmp_path, "sft")
-    _, folder = run(root, *given, "rules.max_turns=3", "trainer.steps=1", "prompt=letters")
+    overrides = settings(tmp_path, "sft")
+    _, folder = run(root, *overrides, "rules.max_turns=3", "trainer.steps=1", "prompt=letters")
     capsys.readouterr()
     player = load_player(run=str(folder), settings=["backend.threads=1"])
     assert (player.rules.max_turns, player.style.name) == (3, "letters")

@@ -18,7 +18,7 @@ MODELS = {
     "qwen3b": "Qwen/Qwen2.5-3B-Instruct",
 }
 NUMBERS = ("1", "2", "4", "8", "16")
-BESIDE = {  # what a word needs beside it
+EXTRAS = {  # what a word needs beside it
     "curriculum=linear": "reward=phase2",  # whose components phase1 has, too
     "num_generations=1": "algorithm=sft algorithm.player=random_consistent_allowed",
 }
@@ -27,8 +27,8 @@ WORDS = [f"{group}={option}" for group in GROUPS for option in OPTIONS[group]]
 WORDS += ["num_generations=12", "model=qwen3b reward=phase2"]
 
 
-def built(*given: str) -> Experiment:
-    return build_experiment(resolve(compose_config("config", given)))
+def build(*overrides: str) -> Experiment:
+    return build_experiment(resolve(compose_config("config", overrides)))
 
 
 def test_every_group_has_at_least_the_options_that_were_named() -> None:
@@ -40,7 +40,7 @@ def test_every_group_has_at_least_the_options_that_were_named() -> None:
 
 @pytest.mark.parametrize("words", WORDS)
 def test_every_word_is_a_run_of_the_demo(words: str) -> None:
-    setup = built(*words.split(), *BESIDE.get(words, "").split())
+    setup = build(*words.split(), *EXTRAS.get(words, "").split())
     assert setup.recipe.rollout.groups > 0
 
 
@@ -51,7 +51,7 @@ def test_every_model_is_the_one_of_its_name_with_lora(model: str) -> None:
 
 
 def test_training_alone_is_the_demo() -> None:
-    setup = built()
+    setup = build()
     assert (setup.model.name, setup.trainer.steps) == ("mini", 40)
 
 
@@ -60,14 +60,14 @@ def test_training_alone_is_the_demo() -> None:
     "other", ["seed=0", "model=gemma4b-mlx", "experiment=quick", "rollout=turn"]
 )
 def test_a_typed_number_wins_over_the_models_and_the_experiments(other: str, number: str) -> None:
-    for given in ([other, f"num_generations={number}"], [f"num_generations={number}", other]):
-        config = compose_config("config", given)
+    for args in ([other, f"num_generations={number}"], [f"num_generations={number}", other]):
+        config = compose_config("config", args)
         assert config.num_generations == config.rollout.num_generations == int(number)
 
 
 def test_a_number_out_of_range_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"num_generations must be .* 1\.\.10000, not 0"):
-        built("num_generations=0")
+        build("num_generations=0")
 
 
 def test_the_study_of_group_sizes_has_the_numbers_that_were_named(study_plan) -> None:
@@ -76,19 +76,19 @@ def test_the_study_of_group_sizes_has_the_numbers_that_were_named(study_plan) ->
     for number in NUMBERS[1:]:
         config = plan.compose(plan.build_run({"arm": number, "seed": 0}))
         assert config["rollout"]["num_generations"] == int(number)
-    others = study_plan("num_generations=2,6", "model=micro")
-    sizes = [others.compose(others.build_run(point))["rollout"] for point in others.points or ()]
+    grid = study_plan("num_generations=2,6", "model=micro")
+    sizes = [grid.compose(grid.build_run(point))["rollout"] for point in grid.points or ()]
     assert [size["num_generations"] for size in sizes] == [2, 6]
 
 
 def test_the_page_of_the_group_marks_the_number_in_force(capsys, monkeypatch) -> None:
-    for given, mark in ([], "*8"), (["experiment=quick"], "*4"), (["num_generations=16"], "*16"):
-        monkeypatch.setattr(sys, "argv", ["train.py", "--help", "num_generations", *given])
+    for args, mark in ([], "*8"), (["experiment=quick"], "*4"), (["num_generations=16"], "*16"):
+        monkeypatch.setattr(sys, "argv", ["train.py", "--help", "num_generations", *args])
         run_composed("config")
         lines = capsys.readouterr().out.splitlines()
-        shown = [line.split()[0] for line in lines if re.match(r"  \*?\d", line)]
-        assert [name.strip("*") for name in shown] == [*NUMBERS]
-        assert [name for name in shown if name.startswith("*")] == [mark]
+        names = [line.split()[0] for line in lines if re.match(r"  \*?\d", line)]
+        assert [name.strip("*") for name in names] == [*NUMBERS]
+        assert [name for name in names if name.startswith("*")] == [mark]
 
 
 def test_the_top_level_is_as_it_was_asked_for() -> None:

@@ -36,8 +36,8 @@ def places(tmp_path_factory) -> dict[str, Path]:
     (folder / "words.txt").write_text("\n".join(words))
     inner = build_tokenizer()  # its prompts are short, and it has each letter
     inner.chat_template = QWEN_TOOLS
-    described = HFTokenizer(inner).render([{"role": "user", "content": ""}], tools=[TOOL])
-    inner.add_tokens([AddedToken(line, normalized=False) for line in described.split("\n") if line])
+    prompt = HFTokenizer(inner).render([{"role": "user", "content": ""}], tools=[TOOL])
+    inner.add_tokens([AddedToken(line, normalized=False) for line in prompt.split("\n") if line])
     begin = len(inner)
     inner.add_tokens([guess_text(word) for word in words])
     inner.add_tokens([call(guess(word)) for word in words])
@@ -61,8 +61,8 @@ FEW_STEPS = [
 ]
 
 
-TAUGHT = ["model=smollm2_sft", "num_generations=2"]
-RECIPES = {"imitate": ["model=smollm2"], "reinforce": TAUGHT, "reinforce_words": TAUGHT}
+ADAPTER = ["model=smollm2_sft", "num_generations=2"]
+RECIPES = {"imitate": ["model=smollm2"], "reinforce": ADAPTER, "reinforce_words": ADAPTER}
 
 
 def experiments() -> list[Any]:
@@ -76,14 +76,14 @@ def experiments() -> list[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", experiments())
 def test_every_experiment_trains_what_it_asks_for(name, places, tmp_path) -> None:
-    given = [f"experiment={name}", *RECIPES.get(name, []), *FEW_STEPS]
-    asked = composed(f"experiment={name}", *RECIPES.get(name, []))
-    if "/" in asked.model.path and not asked.model.path.startswith(("embedded/", "fetched/")):
+    overrides = [f"experiment={name}", *RECIPES.get(name, []), *FEW_STEPS]
+    cfg = composed(f"experiment={name}", *RECIPES.get(name, []))
+    if "/" in cfg.model.path and not cfg.model.path.startswith(("embedded/", "fetched/")):
         # Its weights need a network, and 4 bit an extra; tests/backends/torch/test_quantize.py.
-        given += [f"model.path={places['model']}", "model.quantize=null"]
-    given += CPU if "accelerator" in asked.backend else []  # MLX has no such settings
+        overrides += [f"model.path={places['model']}", "model.quantize=null"]
+    overrides += CPU if "accelerator" in cfg.backend else []  # MLX has no such settings
     (tmp_path / "runs").mkdir()
-    _, folder = run(tmp_path / "runs", *given)
+    _, folder = run(tmp_path / "runs", *overrides)
     store = CheckpointStore(folder / "checkpoints", read_only=True)
     start, end = (
         load_file(next((store.folder / step / "model").glob("*.safetensors")))

@@ -15,16 +15,16 @@ COLLAPSE = {"reward": 1.0, "frac_reward_zero_std": 0.95, "entropy": 0.5}  # TRL'
 
 def say(capsys, *arguments):
     code = run(["doctor", *map(str, arguments)])
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    output = capsys.readouterr()
+    return code, output.out, output.err
 
 
 @pytest.fixture
 def folder(tmp_path):
-    made = RunFolder.create(tmp_path, "sick")
-    made.write_manifest()
-    (made.path / "config.yaml").write_text("optim:\n  lr: 0.5\n")
-    return made
+    run_folder = RunFolder.create(tmp_path, "sick")
+    run_folder.write_manifest()
+    (run_folder.path / "config.yaml").write_text("optim:\n  lr: 0.5\n")
+    return run_folder
 
 
 def test_a_run_is_read_while_it_trains_and_the_setting_to_change_is_told(folder, capsys):
@@ -81,5 +81,5 @@ def test_a_file_that_is_no_log_ends_in_one_line(text, tmp_path, capsys):
     file.write_text(text)
     with pytest.raises(SystemExit) as end:
         say(capsys, file)
-    said = capsys.readouterr().err
-    assert end.value.code == 2 and said.count("\n") == 1 and str(file) in said
+    message = capsys.readouterr().err
+    assert end.value.code == 2 and message.count("\n") == 1 and str(file) in message

@@ -16,11 +16,11 @@ from wordle_rl.words.lists import load_words
 
 
 def play(tmp_path: Path, *overrides: str, compare: bool = False) -> dict:
-    given = [*overrides, f"output_dir={tmp_path}", f"compare={compare}"]
-    return evaluate(composed(*given, name="eval"), given)
+    args = [*overrides, f"output_dir={tmp_path}", f"compare={compare}"]
+    return evaluate(composed(*args, name="eval"), args)
 
 
-PUBLISHED = {  # player: win rate and its tolerance, mean guesses of wins and its tolerance
+FIGURES = {  # player: win rate and its tolerance, mean guesses of wins and its tolerance
     # 98.2 % and 4.03 in 185,000 games; three standard errors of 2,315
     "random_consistent": (0.982, 0.0083, 4.03, 0.056),
     "random_consistent_allowed": (0.897, 0.015, 4.57, 0.06),
@@ -34,15 +34,15 @@ PUBLISHED = {  # player: win rate and its tolerance, mean guesses of wins and it
     "player",
     [
         pytest.param(player, marks=[] if player == "entropy" else [pytest.mark.slow])
-        for player in PUBLISHED
+        for player in FIGURES
     ],
 )
 def test_players_reach_their_published_figures_on_all_answers(player: str, tmp_path: Path) -> None:
-    rate, within, mean, close = PUBLISHED[player]
+    rate, rate_error, mean, mean_error = FIGURES[player]
     summary = play(tmp_path, f"player={player}", "words.split=all")
     assert summary["secrets"] == 2315
-    assert summary["win_rate"] == pytest.approx(rate, abs=within)
-    assert summary["mean_guesses"] == pytest.approx(mean, abs=close)
+    assert summary["win_rate"] == pytest.approx(rate, abs=rate_error)
+    assert summary["mean_guesses"] == pytest.approx(mean, abs=mean_error)
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,14 @@ def test_a_lineage_says_when_training_may_have_had_the_secrets_played(split, may
 def test_a_run_that_trained_under_a_grammar_is_said_to_play_without_it(
     run: Path, tmp_path: Path, capsys
 ) -> None:
-    saved = (run / "config.yaml").read_text()
-    (run / "config.yaml").write_text(saved.replace("  grammar: null", "  grammar: words"))
-    given = (f"run={run}", "limit=1", "backend.threads=1")
-    play(tmp_path, *given)
+    text = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(text.replace("  grammar: null", "  grammar: words"))
+    args = (f"run={run}", "limit=1", "backend.threads=1")
+    play(tmp_path, *args)
     assert "trained with sampling.grammar=words; here any text" in capsys.readouterr().out
-    play(tmp_path, *given, "sampling.grammar=words")
+    play(tmp_path, *args, "sampling.grammar=words")
     assert "trained with" not in capsys.readouterr().out
-    summary = play(tmp_path, *given, compare=True)
+    summary = play(tmp_path, *args, compare=True)
     assert "any text was allowed, the row below it has this grammar" in capsys.readouterr().out
     name = summary["player"]
     assert next(iter(summary["compared_with"])) == f"{name}, grammar"
@@ -90,34 +90,34 @@ def test_a_run_that_trained_under_a_grammar_is_said_to_play_without_it(
 
 @pytest.mark.parametrize("player", ["player=random_consistent", "model=micro"])
 def test_every_game_begins_with_the_opener_that_was_asked_for(player, tmp_path, capsys) -> None:
-    given = (player, "limit=30", "opener=SLATE", "backend.threads=1", "words.split=all")
-    summary = play(tmp_path, *given)
+    args = (player, "limit=30", "opener=SLATE", "backend.threads=1", "words.split=all")
+    summary = play(tmp_path, *args)
     assert summary["opener"] == "slate" and summary["opener_rank"] == 6
     assert capsys.readouterr().out.count("the first guess of every game is SLATE\n") == 1
     games = read_games(tmp_path)
     assert {game["guesses"][0] for game in games} == {"slate"}
     assert len({game["guesses"][1] for game in games}) > 5, "the player sees the clues"
     with pytest.raises(SystemExit):
-        play(tmp_path, *given[:-1], "opener=zzzzz")
+        play(tmp_path, *args[:-1], "opener=zzzzz")
     assert "opener must be an allowed word, not zzzzz" in capsys.readouterr().err
 
 
 def test_games_that_run_out_of_context_are_counted_and_told(tmp_path: Path, capsys) -> None:
     """A game of six plain answers has room here, and one with answers asked for again has not."""
-    given = ("model=micro", "model.max_context=91", "limit=12", "backend.threads=1")
-    assert play(tmp_path, *given)["out_of_context"] == 0
+    args = ("model=micro", "model.max_context=91", "limit=12", "backend.threads=1")
+    assert play(tmp_path, *args)["out_of_context"] == 0
     assert "ran out" not in capsys.readouterr().out
-    cut = play(tmp_path, *given, "rules.invalid=retry", "show=0")["out_of_context"]
-    told = f"WARNING: micro ran out of model.max_context in {cut} of 12 games, which are lost"
-    assert cut > 6 and told in capsys.readouterr().out
+    losses = play(tmp_path, *args, "rules.invalid=retry", "show=0")["out_of_context"]
+    line = f"WARNING: micro ran out of model.max_context in {losses} of 12 games, which are lost"
+    assert losses > 6 and line in capsys.readouterr().out
 
 
 def test_the_time_that_games_take_changes_none_of_them(tmp_path: Path, monkeypatch) -> None:
-    given = ("player=random_consistent", "limit=100")  # row 37
-    at_once, hours = play(tmp_path, *given), count(step=3600)
+    args = ("player=random_consistent", "limit=100")  # row 37
+    summary, hours = play(tmp_path, *args), count(step=3600)
     monkeypatch.setattr(time, "monotonic", lambda: float(next(hours)))
-    slow = play(tmp_path, *given)
-    assert slow["histogram"] == at_once["histogram"] and slow["seconds"] >= 3600
+    slow_summary = play(tmp_path, *args)
+    assert slow_summary["histogram"] == summary["histogram"] and slow_summary["seconds"] >= 3600
 
 
 SMALL_MODEL = ("model=micro", "backend.threads=1", "backend.precision=fp32")
@@ -132,27 +132,27 @@ def test_games_begin_after_given_guesses_and_their_wins_are_counted_by_depth(
     tmp_path: Path, capsys
 ) -> None:
     summary = play(tmp_path, "player=random_consistent", "history=upto4", "limit=60", "json=true")
-    told = capsys.readouterr().out
+    out = capsys.readouterr().out
     [folder] = tmp_path.iterdir()
-    assert json.loads(told.splitlines()[-1]) == json.loads((folder / "summary.json").read_text())
+    assert json.loads(out.splitlines()[-1]) == json.loads((folder / "summary.json").read_text())
     depths = [len(game["clues_at_start"]) for game in read_games(tmp_path)]
     assert {0, 1, 2, 3} <= set(depths) <= {0, 1, 2, 3, 4}
-    counted = {int(depth): found["games"] for depth, found in summary["by_depth"].items()}
-    assert counted == Counter(depths)
-    assert sum(found["wins"] for found in summary["by_depth"].values()) == summary["wins"]
-    assert "0 given" in told
+    counts = {int(depth): row["games"] for depth, row in summary["by_depth"].items()}
+    assert counts == Counter(depths)
+    assert sum(row["wins"] for row in summary["by_depth"].values()) == summary["wins"]
+    assert "0 given" in out
 
 
 def test_a_model_plays_greedily_beside_its_samples(tmp_path: Path, capsys) -> None:
     model = shutil.copytree(PACKAGE / "embedded" / "micro", tmp_path / "kept")
-    given = (*SMALL_MODEL, f"model.path={model}", "limit=6", "words.split=allowed")
-    alone = play(tmp_path / "greedy", *given)
-    summary = play(tmp_path / "sampled", *given, "sampling.temperature=1", "samples=3")
+    args = (*SMALL_MODEL, f"model.path={model}", "limit=6", "words.split=allowed")
+    reference = play(tmp_path / "greedy", *args)
+    summary = play(tmp_path / "sampled", *args, "sampling.temperature=1", "samples=3")
     assert (summary["games"], summary["secrets"]) == (18, 6)
     assert list(summary["pass_at"]) == ["1", "2", "3"]
     assert summary["pass_at"]["1"]["pass"] == pytest.approx(summary["win_rate"])
-    beside = summary["compared_with"]["greedy kept"]
-    assert beside["mean_guesses_with_losses"] == alone["mean_guesses_with_losses"]
+    row = summary["compared_with"]["greedy kept"]
+    assert row["mean_guesses_with_losses"] == reference["mean_guesses_with_losses"]
     assert "pass@3" in capsys.readouterr().out
 
 
@@ -170,23 +170,23 @@ def test_a_model_under_a_grammar_stands_above_the_same_grammar_without_a_model(
 ) -> None:
     words = tmp_path / "words.txt"
     words.write_text("\n".join(load_words().answers[::58]))
-    given = [f"words.answers={words}", "words.protocol=all"]
+    args = [f"words.answers={words}", "words.protocol=all"]
     settings = ("grammar=" + grammar[0], *grammar[1:])
     summary = play(
         tmp_path,
         *SMALL_MODEL,
-        *given,
+        *args,
         "allow_mismatch=true",
         *(f"sampling.{setting}" for setting in settings),
         compare=True,
     )
     table = capsys.readouterr().out
-    others = summary["compared_with"]
-    decoder = next(iter(others))
+    rows = summary["compared_with"]
+    decoder = next(iter(rows))
     assert summary["decoder"] == decoder and f"{decoder}: guesses at random what" in table
     assert summary["non_words"] == 0.0
     if alone is not None:
-        same = play(tmp_path, f"player={alone}", *given)
-        assert same["player"] == decoder
-        assert same["mean_guesses_with_losses"] == others[decoder]["mean_guesses_with_losses"]
-    assert len(others) == (4 if alone else 5)
+        baseline = play(tmp_path, f"player={alone}", *args)
+        assert baseline["player"] == decoder
+        assert baseline["mean_guesses_with_losses"] == rows[decoder]["mean_guesses_with_losses"]
+    assert len(rows) == (4 if alone else 5)

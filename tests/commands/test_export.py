@@ -58,16 +58,16 @@ def adapted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return adapted_run(tmp_path_factory.mktemp("llama"), "llama")
 
 
-def export(run: Path | str, output: Path, form: str, **given: Any) -> Path:
+def export(run: Path | str, output: Path, form: str, **flags: Any) -> Path:
     """The folder that the command wrote."""
-    command(str(run), format=form, output=str(output), **given)  # pyright: ignore
+    command(str(run), format=form, output=str(output), **flags)  # pyright: ignore
     return output
 
 
-def refuse(run: Path | str, output: Path | None = None, form: str = "merged", **given: Any) -> str:
+def refuse(run: Path | str, output: Path | None = None, form: str = "merged", **flags: Any) -> str:
     """The one line with which the command ends."""
     with pytest.raises((ValueError, OSError)) as stop:
-        command(str(run), format=form, output=output and str(output), **given)  # pyright: ignore
+        command(str(run), format=form, output=output and str(output), **flags)  # pyright: ignore
     assert "\n" not in str(stop.value)
     return str(stop.value)
 
@@ -92,14 +92,14 @@ def test_merged_weights_say_what_base_and_adapter_say(family: str, tmp_path: Pat
     folder = export(run, tmp_path / "merged", form="merged")
     weights = load_file(folder / "model.safetensors").values()
     assert {weight.dtype for weight in weights} == {torch.bfloat16}
-    expected, found = score_trained(base, run), full_logprobs(load_plain(folder), IDS)
-    alone = full_logprobs(load_plain(base), IDS)
-    assert np.abs(found - expected).mean() < 0.02
-    assert np.abs(found - expected).mean() < 0.1 * np.abs(alone - expected).mean()
+    expected, scores = score_trained(base, run), full_logprobs(load_plain(folder), IDS)
+    base_scores = full_logprobs(load_plain(base), IDS)
+    assert np.abs(scores - expected).mean() < 0.02
+    assert np.abs(scores - expected).mean() < 0.1 * np.abs(base_scores - expected).mean()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     chat = [{"role": "user", "content": "Guess."}]
-    wanted = qwen_like_tokenizer().apply_chat_template(chat, tokenize=False)
-    assert tokenizer.apply_chat_template(chat, tokenize=False) == wanted
+    text = qwen_like_tokenizer().apply_chat_template(chat, tokenize=False)
+    assert tokenizer.apply_chat_template(chat, tokenize=False) == text
     assert stages_of(folder) == stages_of(adapter_of(run))
 
 
@@ -121,8 +121,8 @@ def score_with_mlx(folder: Path) -> np.ndarray:
     import mlx.core as mx
     import mlx_lm
 
-    found: Any = mlx_lm.load(str(folder))
-    network = found[0]
+    parts: Any = mlx_lm.load(str(folder))
+    network = parts[0]
     network.set_dtype(mx.float32)
     logits = network(mx.array([IDS]))[0].astype(mx.float32)
     scores = np.array(logits - mx.logsumexp(logits, axis=-1, keepdims=True))
@@ -141,12 +141,12 @@ def mlx_run(root: Path, *, lora: bool) -> tuple[Path, Path, Any]:
 
     base = made.save_base(root / "base", "llama")
     settings = settings_of(base, lora=LoraSettings(rank=4, alpha=8.0) if lora else None)
-    loaded = load.load_model(settings, precision="fp32")
-    policy = Policy(MlxMachine(loaded, optim=Optim(lr=1e-2, clip_grad_norm=0.0)))
+    model = load.load_model(settings, precision="fp32")
+    policy = Policy(MlxMachine(model, optim=Optim(lr=1e-2, clip_grad_norm=0.0)))
     trained(policy).machine.export(root / "model")
     (root / "runs").mkdir()
-    given = ["backend=mlx", f"model.path={base}", *[made.LORA] * lora]
-    return base, made.save_run(root / "runs", root / "model", *given), policy
+    overrides = ["backend=mlx", f"model.path={base}", *[made.LORA] * lora]
+    return base, made.save_run(root / "runs", root / "model", *overrides), policy
 
 
 def score_mlx_policy(policy: Any) -> np.ndarray:
@@ -171,8 +171,8 @@ def test_an_adapter_trained_on_mlx_is_exported_in_each_form(tmp_path: Path) -> N
 
 def test_a_run_without_lora_exports_whole_weights_but_no_adapter(tmp_path: Path) -> None:
     model = made.save_base(tmp_path / "base", "qwen2")
-    plain = load_plain(model)
-    plain.save_pretrained(model)  # in float32, as runs save them
+    network = load_plain(model)
+    network.save_pretrained(model)  # in float32, as runs save them
     (tmp_path / "runs").mkdir()
     run = made.save_run(tmp_path / "runs", model, f"model.path={model}")
     folder = export(run, tmp_path / "merged", form="merged", precision="bfloat16")
@@ -181,10 +181,10 @@ def test_a_run_without_lora_exports_whole_weights_but_no_adapter(tmp_path: Path)
     export(run, folder, form="merged", precision="float16", force=True)
     weights = load_file(folder / "model.safetensors").values()
     assert {weight.dtype for weight in weights} == {torch.float16}
-    apart = full_logprobs(load_plain(folder), IDS) - full_logprobs(plain, IDS)
-    assert np.abs(apart).mean() < 0.02
-    fused = export(run, tmp_path / "mlx", form="mlx")
-    np.testing.assert_allclose(score_with_mlx(fused), full_logprobs(plain, IDS), atol=1e-3)
+    gap = full_logprobs(load_plain(folder), IDS) - full_logprobs(network, IDS)
+    assert np.abs(gap).mean() < 0.02
+    output = export(run, tmp_path / "mlx", form="mlx")
+    np.testing.assert_allclose(score_with_mlx(output), full_logprobs(network, IDS), atol=1e-3)
     assert "a run without model.lora, not peft" in refuse(run, form="peft")
 
 
@@ -194,7 +194,7 @@ def test_a_run_without_lora_exports_whole_weights_but_no_adapter(tmp_path: Path)
 MERGE = LoraModel.merge_and_unload
 
 
-def twice(model: Any, **_: Any) -> Any:
+def merge_twice(model: Any, **_: Any) -> Any:
     """Adds the adapter to the weights two times."""
     for module in model.modules():
         if hasattr(module, "merge") and hasattr(module, "lora_A"):
@@ -203,7 +203,7 @@ def twice(model: Any, **_: Any) -> Any:
     return MERGE(model)
 
 
-FAULTS: dict[str, Any] = {"twice": twice, "not at all": lambda model, **_: model.unload()}
+FAULTS: dict[str, Any] = {"twice": merge_twice, "not at all": lambda model, **_: model.unload()}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -225,8 +225,8 @@ def test_a_folder_that_its_library_would_play_otherwise_is_refused(
     base, run = adapted
     penalty = {"repetition_penalty": 3.0}
     file = base / "generation_config.json"
-    before = file.read_text()
-    file.write_text(json.dumps(json.loads(before) | penalty))
+    text = file.read_text()
+    file.write_text(json.dumps(json.loads(text) | penalty))
     try:
         card = (export(run, tmp_path / "good", form=form) / "README.md").read_text()
         assert ("repetition_penalty=1.0, top_k=0, top_p=1.0" in card) == (form == "peft")
@@ -235,7 +235,7 @@ def test_a_folder_that_its_library_would_play_otherwise_is_refused(
         assert "plays other greedy games" in refuse(run, tmp_path / "bad", form=form)
         assert [path.name for path in tmp_path.iterdir()] == ["good"]
     finally:
-        file.write_text(before)
+        file.write_text(text)
 
 
 def test_the_prompts_of_the_check_are_all_of_whole_greedy_games_of_the_library(
@@ -248,20 +248,20 @@ def test_the_prompts_of_the_check_are_all_of_whole_greedy_games_of_the_library(
     folder = export(run, tmp_path / "merged", form="merged", precision="float32")
     chat = Chat(HFTokenizer(AutoTokenizer.from_pretrained(folder)))
     model, form = load_plain(folder), build_form(source.form, chat, source.style)
-    found, one_game = {}, {}
+    answers, one_game = {}, {}
     for game in new_games(source.secrets[:4], source.words, source.rules):
         ids = form.opening(game.state)
         for turn in range(source.rules.max_turns):
             ids += form.reply(game.turns[-1], game.state, last_id=ids[-1]) if turn else []
             drawn = model.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False)
             answer = drawn[0, len(ids) :].tolist()
-            found[(*ids,)] = answer
+            answers[(*ids,)] = answer
             ids += answer
             say(form, game, answer, complete=answer[-1] in probe.stops)
         assert game.lost, "an untrained model wins nothing, so each game has all its turns"
         if game.secret == source.secrets[0]:
-            one_game = dict(found)
-    assert found == dict(zip(map(tuple, probe.prompts), probe.answers, strict=True))
+            one_game = dict(answers)
+    assert answers == dict(zip(map(tuple, probe.prompts), probe.answers, strict=True))
     monkeypatch.setattr(check, "_LARGE", 1)
     probe = play_probe(source)
     assert one_game == dict(zip(map(tuple, probe.prompts), probe.answers, strict=True))
@@ -273,9 +273,9 @@ def test_a_library_that_plays_otherwise_late_in_a_game_alone_is_refused(
     """As a wrong window of attention would, or places that are rotated wrongly."""
     answer_plainly = torch_backend.answer_plainly
 
-    def forget(folder: Path, prompts: list[list[int]], most: int, **given: Any) -> list[list[int]]:
+    def forget(folder: Path, prompts: list[list[int]], most: int, **rest: Any) -> list[list[int]]:
         window = max(map(len, prompts)) - 1
-        return answer_plainly(folder, [ids[-window:] for ids in prompts], most, **given)
+        return answer_plainly(folder, [ids[-window:] for ids in prompts], most, **rest)
 
     monkeypatch.setattr(torch_backend, "answer_plainly", forget)
     assert "plays other greedy games" in refuse(adapted[1], tmp_path / "bad")
@@ -341,17 +341,17 @@ class Hub:
     """Stands for the hub's client. What it was given, by kind of call."""
 
     def __init__(self, fault: Exception | None = None) -> None:
-        self.given: dict[str, Any] = {}
+        self.calls: dict[str, Any] = {}
         self.fault = fault
 
     def create_repo(self, name: str, **options: Any) -> str:
-        self.given["repo"] = {"name": name, **options}
+        self.calls["repo"] = {"name": name, **options}
         return f"https://huggingface.co/{name}"
 
     def upload_folder(self, *, repo_id: str, folder_path: Path) -> None:
         if self.fault is not None:
             raise self.fault
-        self.given["files"] = {repo_id: {path.name for path in Path(folder_path).iterdir()}}
+        self.calls["files"] = {repo_id: {path.name for path in Path(folder_path).iterdir()}}
 
 
 def test_an_export_is_uploaded_with_its_card_as_a_private_model(
@@ -362,12 +362,12 @@ def test_an_export_is_uploaded_with_its_card_as_a_private_model(
     assert "me/wordle" in refuse(adapted[1], tmp_path / "peft", "peft", push="no name")
     assert not (tmp_path / "peft").exists()
     monkeypatch.setattr("huggingface_hub.get_token", lambda: "hf_token")
-    hub, broken = Hub(), Hub(OSError("no network"))
+    hub, dead_hub = Hub(), Hub(OSError("no network"))
     monkeypatch.setattr("huggingface_hub.HfApi", lambda: hub)
     folder = export(adapted[1], tmp_path / "peft", "peft", push="me/wordle")
-    assert hub.given["repo"]["name"] == "me/wordle" and hub.given["repo"]["private"]
-    assert hub.given["files"] == {"me/wordle": {path.name for path in folder.iterdir()}}
-    assert {"README.md", "adapter_config.json"} <= hub.given["files"]["me/wordle"]
-    monkeypatch.setattr("huggingface_hub.HfApi", lambda: broken)
-    told = refuse(adapted[1], folder, "peft", force=True, push="me/wordle")
-    assert "no network" in told and told.endswith(f"hf upload me/wordle {folder}")
+    assert hub.calls["repo"]["name"] == "me/wordle" and hub.calls["repo"]["private"]
+    assert hub.calls["files"] == {"me/wordle": {path.name for path in folder.iterdir()}}
+    assert {"README.md", "adapter_config.json"} <= hub.calls["files"]["me/wordle"]
+    monkeypatch.setattr("huggingface_hub.HfApi", lambda: dead_hub)
+    line = refuse(adapted[1], folder, "peft", force=True, push="me/wordle")
+    assert "no network" in line and line.endswith(f"hf upload me/wordle {folder}")

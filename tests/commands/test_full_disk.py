@@ -50,11 +50,11 @@ def test_a_full_disk_leaves_what_was_there(kind: str, run: Path, refused) -> Non
 
 
 def test_a_run_that_filled_the_disk_goes_on_when_there_is_room(run: Path, refused) -> None:
-    whole = contents(run / "checkpoints")
+    files = contents(run / "checkpoints")
     weights = (run / "model" / "model.safetensors").stat().st_size
     with largest_file(weights + 1000):  # enough for the weights, not for the optimiser's state
         line = refused(training(f"resume={run} trainer.steps=3"))
     assert "File too large: make room" in line and "resume=" in line
-    assert contents(run / "checkpoints") == whole
+    assert contents(run / "checkpoints") == files
     training(f"resume={run} trainer.steps=3")()
     assert [record["step"] for record in StepLog(run / "metrics.jsonl").read()] == [0, 1, 2, 3]

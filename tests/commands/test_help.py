@@ -102,8 +102,8 @@ def test_comments_are_found_behind_a_key_or_above_it_but_never_in_the_header(tmp
 
 def test_a_shell_completes_choices_and_their_options():
     files = {f"experiment={file.stem}" for file in CONF.glob("experiment/*.yaml")}
-    for typed, meant in ("train model = qwen0", {"qwen0.5b-coder"}), ("train exp", files):
-        shell = {"COMP_WORDS": f"wordle-rl {typed}", "COMP_CWORD": str(len(typed.split()))}
+    for line, options in ("train model = qwen0", {"qwen0.5b-coder"}), ("train exp", files):
+        shell = {"COMP_WORDS": f"wordle-rl {line}", "COMP_CWORD": str(len(line.split()))}
         env = {**os.environ, "_WORDLE_RL_COMPLETE": "complete_bash", **shell}
-        said = subprocess.check_output([sys.executable, "-m", "wordle_rl"], env=env, cwd=ROOT)
-        assert {*said.decode().split()} == meant
+        out = subprocess.check_output([sys.executable, "-m", "wordle_rl"], env=env, cwd=ROOT)
+        assert {*out.decode().split()} == options

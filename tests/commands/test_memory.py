@@ -47,11 +47,11 @@ def plan_small_models(monkeypatch):
     monkeypatch.setattr(sizes, "_LARGE", 0)
 
 
-LARGE = ["rollout.groups=64"]  # more than fits at once
+GROUPS = ["rollout.groups=64"]  # more than fits at once
 
 
 def setup(*overrides: str) -> Any:
-    return build_experiment(resolve(composed("model=qwen3b", *LARGE, *overrides)))
+    return build_experiment(resolve(composed("model=qwen3b", *GROUPS, *overrides)))
 
 
 def settle(*overrides: str, gb: float) -> Any:
@@ -59,15 +59,15 @@ def settle(*overrides: str, gb: float) -> Any:
 
 
 def test_the_command_prints_a_column_for_each_value(capsys):
-    memory(["model=qwen3b", *LARGE, "num_generations=2,8"])
+    memory(["model=qwen3b", *GROUPS, "num_generations=2,8"])
     out = capsys.readouterr().out
     assert re.search(r"59,867,136 trained numbers, on cuda in bf16", out)
     assert re.search(r"num_generations=2 +num_generations=8", out)
     assert re.search(r"^tokens of a game, of a micro-batch +2,\d+, 4,096 +2,\d+, 4,096$", out, re.M)
     assert re.search(r"^fits at once on +\d+ GB +\d+ GB$", out, re.M)
     assert re.search(r"^fits in parts on +\d+ GB +\d+ GB$", out, re.M)
-    settled = settle("num_generations=8", gb=24)
-    games, tokens = settled.recipe.rollout.games_at_once, settled.backend.micro_batch_tokens
+    experiment = settle("num_generations=8", gb=24)
+    games, tokens = experiment.recipe.rollout.games_at_once, experiment.backend.micro_batch_tokens
     assert re.search(rf"^on 24 GB: .* {games}, \d+, {tokens:,}$", out, re.M)
     memory(["model=Qwen/Qwen2.5-1.5B-Instruct", "backend=mlx"])
     out = capsys.readouterr().out
@@ -79,55 +79,55 @@ def test_the_command_prints_a_column_for_each_value(capsys):
 
 
 def test_what_changes_no_game_is_chosen_and_said(capsys):
-    chosen = settle("model=Qwen/Qwen2.5-1.5B-Instruct", gb=24)  # as a user begins
+    experiment = settle("model=Qwen/Qwen2.5-1.5B-Instruct", gb=24)  # as a user begins
     line = re.search(r"chosen so that it fits: (.*)", capsys.readouterr().out)
     assert line
     model = "model=Qwen/Qwen2.5-1.5B-Instruct"
     compose_config("config", [model, *line[1].split()])  # and Hydra takes them as they are printed
-    same = settle(model, *line[1].split(), gb=24)
-    assert (same.backend, same.model) == (chosen.backend, chosen.model)
-    assert same.recipe.rollout == chosen.recipe.rollout
+    repeat = settle(model, *line[1].split(), gb=24)
+    assert (repeat.backend, repeat.model) == (experiment.backend, experiment.model)
+    assert repeat.recipe.rollout == experiment.recipe.rollout
     assert "chosen" not in capsys.readouterr().out
-    assert chosen.recipe.rollout.games_at_once in range(8, 512, 8)
-    tight = settle("model=qwen3b", gb=16)
-    assert tight.backend.gradient_checkpointing and tight.model.games_at_once < 200
-    assert tight.config == setup().config  # what a resumed run begins with
+    assert experiment.recipe.rollout.games_at_once in range(8, 512, 8)
+    other = settle("model=qwen3b", gb=16)
+    assert other.backend.gradient_checkpointing and other.model.games_at_once < 200
+    assert other.config == setup().config  # what a resumed run begins with
     assert settle("backend.micro_batch_tokens=16384", gb=80).backend.micro_batch_tokens == 8192
     plan = plan_memory(settle(gb=141), "cuda", "bf16")  # micro-batches fill at most half of a GPU
-    more = replace(plan, micro_batch_tokens=2 * plan.micro_batch_tokens)
-    assert plan.peak_learning <= 0.46 * 141 * GB < more.peak_learning
+    double = replace(plan, micro_batch_tokens=2 * plan.micro_batch_tokens)
+    assert plan.peak_learning <= 0.46 * 141 * GB < double.peak_learning
 
 
 def test_a_set_up_fits_its_machine_and_spends_most_on_learning(capsys, monkeypatch):
-    chosen = build_experiment(resolve(composed("experiment=gemma4b_mac")))
+    experiment = build_experiment(resolve(composed("experiment=gemma4b_mac")))
     monkeypatch.setattr(memory_plan, "measure_memory", lambda: 48 * GB)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=46 * GB))
-    settled = settle_memory(chosen, "mlx", "bf16", 48 * GB)
-    assert (settled.backend, settled.model) == (chosen.backend, chosen.model)
+    result = settle_memory(experiment, "mlx", "bf16", 48 * GB)
+    assert (result.backend, result.model) == (experiment.backend, experiment.model)
     assert "chosen" not in capsys.readouterr().out
     # beside other programs it takes what they leave, if that is enough
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=20 * GB))
-    beside = settle_memory(chosen, "mlx", "bf16", 48 * GB)
-    again = replace(chosen.backend, gradient_checkpointing=True)
-    assert beside.backend == again  # one game of six answers, learnt at once, takes 24 GB
+    compromise = settle_memory(experiment, "mlx", "bf16", 48 * GB)
+    backend = replace(experiment.backend, gradient_checkpointing=True)
+    assert compromise.backend == backend  # one game of six answers, learnt at once, takes 24 GB
     assert "GB are free\n" in capsys.readouterr().out
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=GB))
-    assert settle_memory(chosen, "mlx", "bf16", 48 * GB) == settled
+    assert settle_memory(experiment, "mlx", "bf16", 48 * GB) == result
     assert "it would swap" in capsys.readouterr().out
-    trainer, rollout = chosen.trainer, chosen.recipe.rollout
-    learnt = trainer.steps * rollout.groups * rollout.num_generations * 6
+    trainer, rollout = experiment.trainer, experiment.recipe.rollout
+    guesses = trainer.steps * rollout.groups * rollout.num_generations * 6
     validations = 1 + -(-trainer.steps // trainer.validate_every)
-    games = validations * len(chosen.validation) + 2 * (trainer.report_limit or 64)
+    games = validations * len(experiment.validation) + 2 * (trainer.report_limit or 64)
     head = (ROOT / "conf/experiment/gemma4b_mac.yaml").read_text()
-    assert f"from at most {learnt:,} guesses, and {games} games judge it" in head.replace(
+    assert f"from at most {guesses:,} guesses, and {games} games judge it" in head.replace(
         "\n# ", " "
     )
-    assert learnt > games * 6
+    assert guesses > games * 6
 
 
 def test_games_of_its_own_in_a_lesson_take_the_memory_of_games_that_it_plays(slim):
-    def games(*given: str) -> int:
-        return plan_memory(setup(slim, "experiment=none", *given), "cuda", "bf16").games
+    def games(*overrides: str) -> int:
+        return plan_memory(setup(slim, "experiment=none", *overrides), "cuda", "bf16").games
 
     lesson = "algorithm=distill", "algorithm.slips=0"
     assert games(*lesson) == 0
@@ -161,14 +161,14 @@ def test_a_run_on_a_pretrained_model_says_what_it_will_take(tmp_path, capsys, mo
     qwen(340).save_pretrained(folder)
     qwen_like_tokenizer().save_pretrained(folder)
     line = f"algorithm=grpo num_generations=2 {SMALL_RUN.partition('generations=1')[2]}"
-    small = "prompt=symbols prompt.think=false model.max_tokens=12 optim=muon"
-    common = f"model={folder} {small} {line} output_dir={tmp_path}"
-    training(f"{common}")()
+    settings = "prompt=symbols prompt.think=false model.max_tokens=12 optim=muon"
+    command = f"model={folder} {settings} {line} output_dir={tmp_path}"
+    training(f"{command}")()
     out = capsys.readouterr().out
     assert out.index("memory plan for") < out.index("parameters") and "in validation" in out
     head, row = map(str.split, re.findall(r".*(?:win%| step 1/\d+ +[-\d]).*", out))
     assert head[-1] == "left" and {"s", "min"} & {*row}, "how long the command will take"
     with pytest.raises(SystemExit) as end:
-        training(f"{common} trainer.memory_limit_gb=0.0001")()
+        training(f"{command} trainer.memory_limit_gb=0.0001")()
     assert end.value.code == 2
     assert re.search(r"error: .* 0.0 GB may be used", capsys.readouterr().err)

@@ -14,25 +14,25 @@ pytestmark = pytest.mark.usefixtures("quiet")
 def test_a_prompt_that_an_embedded_model_was_not_taught_is_warned_about():
     style = Places()
     assert describe_untaught_prompt(locate("embedded/lexicon"), style) is None
-    told = describe_untaught_prompt(locate("embedded/tiny"), style)
-    assert told is not None and told.startswith("warning: the model tiny was taught prompt=symbols")
+    line = describe_untaught_prompt(locate("embedded/tiny"), style)
+    assert line is not None and line.startswith("warning: the model tiny was taught prompt=symbols")
     assert describe_untaught_prompt("Qwen/Qwen2.5-3B-Instruct", Symbols()) is None
 
 
 def game(secret: str, *, won: bool) -> Game:
-    played = Game(secret, {"crane", "slate", "sleep"})
+    board = Game(secret, {"crane", "slate", "sleep"})
     if won:
-        played.play(secret)
+        board.play(secret)
     else:
-        played.forfeit()
-    return played
+        board.forfeit()
+    return board
 
 
 def test_boards_show_each_secret_once_and_half_of_them_lost():
-    played = [("crane", True), ("crane", False), ("slate", False), ("slate", False)]
-    games = [game(s, won=won) for s, won in (*played, ("sleep", True), ("sleep", True))]
-    shown = choose_games(games, 4)
-    assert [(g.secret, g.won) for g in shown] == [
+    pairs = [("crane", True), ("crane", False), ("slate", False), ("slate", False)]
+    games = [game(s, won=won) for s, won in (*pairs, ("sleep", True), ("sleep", True))]
+    choice = choose_games(games, 4)
+    assert [(g.secret, g.won) for g in choice] == [
         ("slate", False),
         ("crane", True),
         ("sleep", True),

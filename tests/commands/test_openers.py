@@ -19,8 +19,8 @@ def test_the_best_first_guesses_over_the_answers_are_the_published_ones(capsys):
 
 @pytest.mark.slow
 def test_over_all_allowed_words_tares_is_the_best(capsys):
-    head, _, _, best = rows_of(capsys, "--words", "allowed", "--top", "1")
-    assert "12,972" in head and best == ["1", "TARES", "6.194"]
+    head, _, _, row = rows_of(capsys, "--words", "allowed", "--top", "1")
+    assert "12,972" in head and row == ["1", "TARES", "6.194"]
 
 
 def test_lists_of_the_users_own_and_words_that_are_not_allowed(tmp_path, capsys):
@@ -28,7 +28,7 @@ def test_lists_of_the_users_own_and_words_that_are_not_allowed(tmp_path, capsys)
     answers.write_text("crane\nslate\nabbey\nquiet\n")
     rows = rows_of(capsys, "--answers", str(answers))[3:]
     assert [row[2] for row in rows] == ["2.000"] * 3 + ["1.500"]
-    for word, told in ("zzzzz", "must be an allowed guess, not zzzzz"), ("foo", "five letters"):
+    for word, text in ("zzzzz", "must be an allowed guess, not zzzzz"), ("foo", "five letters"):
         with pytest.raises(SystemExit):
             command.run(["openers", word])
-        assert told in capsys.readouterr().err
+        assert text in capsys.readouterr().err

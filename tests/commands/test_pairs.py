@@ -12,15 +12,15 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF
 from wordle_rl.training.experiment import Experiment
 
-SMALL = {"lexicon", "micro", "mini", "tiny", "untrained"}
+SMALL_MODELS = {"lexicon", "micro", "mini", "tiny", "untrained"}
 FOR_SMALL = {"all", "clean", "none", "quick", "study"}
 RECIPES = ("imitate", "reinforce", "reinforce_words")
 FOR_PRETRAINED = {*RECIPES, "gemma4b_mac", "qwen1.5b_mac", "qwen3b_server"}
 
 
-def built(*given: str) -> Experiment:
+def build(*overrides: str) -> Experiment:
     """The experiment of a command. The weights of pretrained models are not here."""
-    cfg = compose_config("config", given)
+    cfg = compose_config("config", overrides)
     if not str(cfg.model.path).startswith("embedded/") and cfg.model.path != "untrained":
         cfg.model.path = "Qwen/Qwen2.5-0.5B-Instruct"
     if cfg.model.path == "embedded/smollm2_sft":  # an adapter for a model that is fetched
@@ -41,18 +41,18 @@ def broken_laws(setup: Experiment, small: bool) -> Iterator[str]:
     if not small and recipe.allowed_share:
         yield "rare words as secrets"
     validations = 1 + -(-trainer.steps // trainer.validate_every)
-    validated = validations * len(setup.validation) * trainer.validation_samples
-    played = trainer.steps * recipe.rollout.groups * recipe.rollout.num_generations
-    if validated > played:
-        yield f"{validated} games of validation for {played} of training"
+    val_games = validations * len(setup.validation) * trainer.validation_samples
+    games = trainer.steps * recipe.rollout.groups * recipe.rollout.num_generations
+    if val_games > games:
+        yield f"{val_games} games of validation for {games} of training"
 
 
 def test_every_experiment_and_every_model_is_of_a_kind():
-    found = {
+    names = {
         path.relative_to(CONF / "experiment").with_suffix("").as_posix()
         for path in (CONF / "experiment").rglob("*.yaml")
     }
-    assert found == FOR_SMALL | FOR_PRETRAINED and {*OPTIONS["model"]} > SMALL
+    assert names == FOR_SMALL | FOR_PRETRAINED and {*OPTIONS["model"]} > SMALL_MODELS
 
 
 @pytest.mark.parametrize("backend", ["lightning", pytest.param("mlx", marks=pytest.mark.slow)])
@@ -68,27 +68,27 @@ def test_every_experiment_and_every_model_is_of_a_kind():
 )
 def test_a_pair_is_sensible_or_refused(experiment: str | None, backend: str) -> None:
     for model in sorted(OPTIONS["model"]):
-        given = [f"model={model}", f"backend={backend}"]
+        overrides = [f"model={model}", f"backend={backend}"]
         if experiment is not None:
-            given.append(f"experiment={experiment}")
+            overrides.append(f"experiment={experiment}")
         if model == "pretrained":
-            given.append("model.path=some/model")
-        small = model in SMALL
-        other = experiment in (FOR_PRETRAINED if small else FOR_SMALL - {"study"})
+            overrides.append("model.path=some/model")
+        small = model in SMALL_MODELS
+        mismatch = experiment in (FOR_PRETRAINED if small else FOR_SMALL - {"study"})
         own_backend = {"gemma4b-mlx": "mlx", "smollm2_sft": "lightning"}
-        if other or own_backend.get(model, backend) != backend:
+        if mismatch or own_backend.get(model, backend) != backend:
             with pytest.raises(ConfigError, match=r"made for|needs backend="):
-                built(*given)
+                build(*overrides)
             continue
         try:
-            setup = built(*given)
+            setup = build(*overrides)
         except (ConfigError, ValueError) as error:
-            assert _is_about(str(error), given), (given, error)
+            assert _is_about(str(error), overrides), (overrides, error)
             continue
-        assert not [*broken_laws(setup, small)], given
+        assert not [*broken_laws(setup, small)], overrides
 
 
-def _is_about(line: str, given: Sequence[str]) -> bool:
+def _is_about(line: str, overrides: Sequence[str]) -> bool:
     """Whether the one line of a refusal names what cannot go together."""
     return "\n" not in line and any(
         word in line for word in ("model.shape", "model.quantize", "backend has no setting")
@@ -99,7 +99,7 @@ def _is_about(line: str, given: Sequence[str]) -> bool:
     ("recipe", "model"), [*product(RECIPES, ("qwen3b", "smollm2", "some/model"))]
 )
 def test_a_recipe_is_the_same_with_every_pretrained_model(recipe: str, model: str) -> None:
-    setup = built(f"experiment={recipe}", f"model={model}")
+    setup = build(f"experiment={recipe}", f"model={model}")
     style, sampling = setup.recipe.style, setup.recipe.sampling
     assert (type(style).__name__, style.think, sampling.max_tokens) == ("Spelled", False, 16)
     assert style.wording == "brief"  # as the shipped adapters were taught
@@ -111,4 +111,4 @@ def test_a_recipe_is_the_same_with_every_pretrained_model(recipe: str, model: st
 
 @pytest.mark.parametrize(("model", "how"), [("qwen0.5b-coder", "shown"), ("smollm2_sft", "brief")])
 def test_a_model_that_copies_is_shown_answers_and_an_adapter_asked_as_it_was_taught(model, how):
-    assert built(f"model={model}").recipe.style.wording == how
+    assert build(f"model={model}").recipe.style.wording == how

@@ -16,27 +16,27 @@ LINE = re.compile(r"(?:python train\.py|wordle-rl train)((?: +(?:[^\s`'#|]|'[^']
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *CONF.glob("experiment/*.yaml")]
 
 
-def documented() -> set[tuple[str, ...]]:
+def find_commands() -> set[tuple[str, ...]]:
     """The settings of every line that trains.
 
     Left out are lines with a placeholder such as <run>, or with options of one's own.
     """
-    found = set()
+    commands = set()
     for page in PAGES:
         text = re.sub(r"\\\n#? *", " ", page.read_text(encoding="utf-8"))
         for words in (shlex.split(line) for line in LINE.findall(text)):
-            given = [word.rstrip(",.") for word in words if "=" in word and word[0] != "-"]
+            settings = [word.rstrip(",.") for word in words if "=" in word and word[0] != "-"]
             blank = any(
                 mark in word
                 for word in words
                 for mark in ("<", "...", "resume=", "sweep=", "--config-dir", "parts.", "vowel")
             )
             if not blank and not {"-m", "--help", "|"} & {*words}:
-                found.add(tuple(given))
-    return found
+                commands.add(tuple(settings))
+    return commands
 
 
-COMMANDS = sorted(documented())
+COMMANDS = sorted(find_commands())
 
 
 def test_the_pages_have_commands() -> None:
@@ -45,11 +45,11 @@ def test_the_pages_have_commands() -> None:
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_plain_hydra_composes_what_the_command_does(words, finished) -> None:
-    given = [re.sub("^init_from=.*", f"init_from={finished}", word) for word in words]
-    given = [word for word in given if not word.startswith("output_dir=")]
+    settings = [re.sub("^init_from=.*", f"init_from={finished}", word) for word in words]
+    settings = [word for word in settings if not word.startswith("output_dir=")]
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        plain = compose("config", overrides=[quoted(word) for word in given])
-    assert plain == compose_config("config", given)
+        cfg = compose("config", overrides=[quoted(word) for word in settings])
+    assert cfg == compose_config("config", settings)
 
 
 # What an option chooses or sets in other groups, beside the settings of a model and an experiment.
@@ -62,31 +62,31 @@ PAIRS = {
 
 
 def test_what_an_option_brings_into_another_group_is_listed_and_told() -> None:
-    found = {}
+    pairs = {}
     for group in {*list_groups()} - {"model", "experiment", "sweep", "num_generations", "debug"}:
         for option in OPTIONS.get(group, []):
-            brought = list_brought(group, option).items()
-            others = {key: value for key, value in brought if key.partition(".")[0] != group}
-            if others:
-                found[f"{group}={option}"] = others
-    assert found == PAIRS
-    for typed, others in PAIRS.items():
-        group, _, option = typed.partition("=")
-        line = describe_choices({"choices": {group: option}, "typed": [typed]})
-        told = " ".join(f"{key}={value}" for key, value in others.items())
-        assert f"; {typed} brings {told}; " in line
+            items = list_brought(group, option).items()
+            extras = {key: value for key, value in items if key.partition(".")[0] != group}
+            if extras:
+                pairs[f"{group}={option}"] = extras
+    assert pairs == PAIRS
+    for choice, extras in PAIRS.items():
+        group, _, option = choice.partition("=")
+        line = describe_choices({"choices": {group: option}, "typed": [choice]})
+        text = " ".join(f"{key}={value}" for key, value in extras.items())
+        assert f"; {choice} brings {text}; " in line
 
 
-PRETRAINED = ["optim", "prompt", "reward"]  # groups in which a pretrained model chooses an option
-SMALL = {"mini": ["prompt"], "lexicon": ["prompt"], "tiny": [], "micro": [], "untrained": []}
-BACKENDS = dict.fromkeys(("gemma4b-mlx", "smollm2_sft"), ("backend", *PRETRAINED))
+GROUPS = ["optim", "prompt", "reward"]  # groups in which a pretrained model chooses an option
+MODELS = {"mini": ["prompt"], "lexicon": ["prompt"], "tiny": [], "micro": [], "untrained": []}
+BACKENDS = dict.fromkeys(("gemma4b-mlx", "smollm2_sft"), ("backend", *GROUPS))
 
 
 @pytest.mark.parametrize("name", OPTIONS["model"])
 def test_the_options_that_a_model_chooses_are_listed(name: str) -> None:
     groups = {*list_groups()} - {"num_generations"}  # whose number is a setting, too
-    chosen = sorted({*list_brought("model", name)} & groups)
-    assert chosen == [*{**SMALL, **BACKENDS}.get(name, PRETRAINED)]
+    choices = sorted({*list_brought("model", name)} & groups)
+    assert choices == [*{**MODELS, **BACKENDS}.get(name, GROUPS)]
 
 
 @pytest.mark.parametrize("curriculum", ["gated", "phases", "linear"])

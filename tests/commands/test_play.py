@@ -17,12 +17,12 @@ from wordle_rl.runs.folder import RunFolder
     ],
 )
 def test_what_is_wrong_is_told_before_anything_is_loaded(line, told):
-    done, _ = command("-X", "importtime", "-m", "wordle_rl", "play", "--no-browser", *line.split())
-    lines = done.stderr.splitlines(keepends=True)
-    said = "".join(line for line in lines if not line.startswith("import time:"))
-    assert (done.returncode, done.stdout) == (2, "") and told in error_of(said)
-    imported = {line.split("|")[-1].strip() for line in lines}
-    assert "typer" in imported and "torch" not in imported
+    proc, _ = command("-X", "importtime", "-m", "wordle_rl", "play", "--no-browser", *line.split())
+    lines = proc.stderr.splitlines(keepends=True)
+    text = "".join(line for line in lines if not line.startswith("import time:"))
+    assert (proc.returncode, proc.stdout) == (2, "") and told in error_of(text)
+    modules = {line.split("|")[-1].strip() for line in lines}
+    assert "typer" in modules and "torch" not in modules
 
 
 def test_a_run_ends_with_the_command_that_opens_its_page(tmp_path, capsys):

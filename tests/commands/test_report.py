@@ -41,42 +41,42 @@ def test_a_run_whose_page_cannot_be_made_ends_with_a_warning(tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == f"report: {folder.path / 'report.html'}"
     os.remove(folder.path / "manifest.json")
     write_page(folder)
-    told = capsys.readouterr()
-    [line] = [line for line in told.err.splitlines() if "warning: " in line]
-    assert line.startswith("warning: no report.html (FolderError: ") and told.err.endswith(
+    output = capsys.readouterr()
+    [line] = [line for line in output.err.splitlines() if "warning: " in line]
+    assert line.startswith("warning: no report.html (FolderError: ") and output.err.endswith(
         f"{line}\n"
     )
 
 
 def test_a_list_of_runs_decodes_few_lines_of_each(tmp_path, monkeypatch):
     """All of them take a minute for a folder of long runs."""
-    folder, decoded = make_run(tmp_path), []
+    folder, lines = make_run(tmp_path), []
     log, decode = RunFolder(folder).log("metrics"), files._record
     for step in range(41, 500):
         log.append(step, {"loss": 0.5})
     (folder / "start.json").unlink()  # wins come from the validations
-    monkeypatch.setattr(files, "_record", lambda line: decoded.append(line) or decode(line))
+    monkeypatch.setattr(files, "_record", lambda line: lines.append(line) or decode(line))
     runs([f"output_dir={tmp_path}"])
     validations = sum(b"val/win_rate" in line for line in log.path.read_bytes().splitlines())
-    assert len(decoded) == 1 + validations
+    assert len(lines) == 1 + validations
 
 
 def test_runs_are_listed_with_their_results_and_two_are_compared(tmp_path, capsys):
     resumes = [{"time": "2026-11-25T10:00:00+00:00", "seconds": 60.0}]  # after a pause
-    first, later = (
+    first, second = (
         make_run(tmp_path),
         make_run(tmp_path, "later", status="running", resumes=resumes),
     )
-    for folder, rate in (first, "0.1"), (later, "0.2"):
+    for folder, rate in (first, "0.1"), (second, "0.2"):
         text = f"model: {{name: mini, rate: {rate}}}\ntrainer: {{steps: 40, epochs: null}}\n"
         (folder / "config.yaml").write_text(text)
-    (later / "summary.json").unlink()
-    with RunFolder(later).lock():
+    (second / "summary.json").unlink()
+    with RunFolder(second).lock():
         runs([f"output_dir={tmp_path}"])
     runs([f"output_dir={tmp_path}"])
     form = r"^([12]) .*? (\w+) +mini +grpo +40/40 +33.3 -> 100.0( val)? +(\S+)  (\w+)$"
     old, new = ("1", "demo", "", "2.0", "finished"), ("2", "later", " val", "3.0")
-    found = re.findall(form, capsys.readouterr().out, re.M)
-    assert found == [(*new, "running"), old, (*new, "stopped"), old]
+    rows = re.findall(form, capsys.readouterr().out, re.M)
+    assert rows == [(*new, "running"), old, (*new, "stopped"), old]
     runs(["1", "2", f"output_dir={tmp_path}"])
     assert re.search(r"\nmodel.rate +0.1 +0.2\n$", capsys.readouterr().out)

@@ -8,10 +8,10 @@ HEAVY = {"torch", "lightning", "transformers", "numpy", "hydra", "matplotlib", "
 
 
 def test_the_list_is_printed_without_heavy_imports():
-    done, _ = command("-X", "importtime", "-m", "wordle_rl", "--help")
-    packages = {line.split("|")[-1].strip().partition(".")[0] for line in done.stderr.splitlines()}
-    assert done.returncode == 0 and not packages & HEAVY
-    assert "\n  train " in done.stdout and "--install-completion" in done.stdout
+    proc, _ = command("-X", "importtime", "-m", "wordle_rl", "--help")
+    packages = {line.split("|")[-1].strip().partition(".")[0] for line in proc.stderr.splitlines()}
+    assert proc.returncode == 0 and not packages & HEAVY
+    assert "\n  train " in proc.stdout and "--install-completion" in proc.stdout
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,6 @@ def test_the_list_is_printed_without_heavy_imports():
     ],
 )
 def test_wrong_input_ends_in_one_line_that_names_what_was_meant(line, said):
-    done, _ = command("-m", "wordle_rl", *line.split())
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in error_of(done.stderr)
+    proc, _ = command("-m", "wordle_rl", *line.split())
+    assert (proc.returncode, proc.stdout) == (2, "")
+    assert said in error_of(proc.stderr)

@@ -120,13 +120,13 @@ def test_evaluating_with_wrong_settings_is_refused(line: str, refused) -> None:
     assert EVAL[line] in refused(evaluation(line))
 
 
-def large(path: Path, size: int) -> None:
+def grow(path: Path, size: int) -> None:
     with open(path, "wb") as file:
         file.truncate(size)  # takes no room on the disk
 
 
 FILES: dict[str, tuple[str, Callable[[Path], object], str]] = {
-    "a file of 2 GB": ("a.txt", lambda p: large(p, 2**31), "larger than 67,108,864 bytes"),
+    "a file of 2 GB": ("a.txt", lambda p: grow(p, 2**31), "larger than 67,108,864 bytes"),
     "not UTF-8": ("a.txt", lambda p: p.write_bytes(b"crane\n\xe9lan\n"), "row 2: not UTF-8"),
     "a long word": ("a.txt", lambda p: p.write_text("crane\nslates\n"), "answers has 'slates'"),
     "no such column": ("a.csv", lambda p: p.write_text("w,n\ncrane,1\n"), "must be w, n, not word"),
@@ -135,14 +135,14 @@ FILES: dict[str, tuple[str, Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("kind", FILES)
 def test_a_word_list_that_cannot_be_used_is_named(kind: str, tmp_path: Path, refused) -> None:
-    name, make, told = FILES[kind]
+    name, make, message = FILES[kind]
     make(tmp_path / name)
     column = "words.column=word" if name == "a.csv" else ""
     line = refused(training(f"words.answers={tmp_path / name} {column}"))
-    assert told in line and str(tmp_path / name) in line
+    assert message in line and str(tmp_path / name) in line
 
 
-EVIL = [  # classes and functions that do something when they are called, or are of another kind
+TARGETS = [  # classes and functions that do something when they are called, or are of another kind
     "os.system",
     "builtins.eval",
     "pathlib.Path.unlink",
@@ -164,7 +164,7 @@ def config() -> dict:
     return resolve(composed())
 
 
-@pytest.mark.parametrize("target", EVIL)
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("key", ["optim", "algorithm", "model.lora"])
 def test_a_target_that_is_no_component_of_the_right_kind_is_never_called(
     target: object, key: str, config: dict, tmp_path: Path
@@ -172,9 +172,9 @@ def test_a_target_that_is_no_component_of_the_right_kind_is_never_called(
     file = tmp_path / "file"
     file.write_text("precious")
     node = {"_target_": target, "file": str(file), "mode": "w"}
-    changed = {"model": {**config["model"], "lora": node}} if key == "model.lora" else {key: node}
+    change = {"model": {**config["model"], "lora": node}} if key == "model.lora" else {key: node}
     with pytest.raises(ConfigError, match=rf"{key}\._target_ must be "):
-        build_experiment({**config, **changed})
+        build_experiment({**config, **change})
     assert file.read_text() == "precious"
 
 
@@ -192,14 +192,14 @@ def test_a_target_that_is_no_component_of_the_right_kind_is_never_called(
     ],
 )
 def test_a_command_with_wrong_input_prints_one_line_and_exits_with_2(line: str, told: str) -> None:
-    done, _ = command(*line.split())
-    assert (done.returncode, done.stdout) == (2, "")
-    assert told in error_of(done.stderr)
+    result, _ = command(*line.split())
+    assert (result.returncode, result.stdout) == (2, "")
+    assert told in error_of(result.stderr)
 
 
 HEAD, RATE = "# @package _global_\n", "optim:\n  lr: 0.5\n"
 BOMB = "a0: &a0 [x]\n" + "".join(f"a{i + 1}: &a{i + 1} [{f'*a{i},' * 9}]\n" for i in range(9))
-OWN = {  # files of one's own: their bytes, and what the command says
+OWN_FILES = {  # files of one's own: their bytes, and what the command says
     "plain": (HEAD + RATE, "lr: 0.5"),
     "of Windows": ((HEAD + RATE).replace("\n", "\r\n"), "lr: 0.5"),
     "with a tab": (HEAD + RATE.replace("  ", "\t"), "line 3"),
@@ -209,22 +209,22 @@ OWN = {  # files of one's own: their bytes, and what the command says
 }
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", OWN_FILES)
 def test_a_file_of_ones_own_is_used_or_refused_in_one_line(kind: str, tmp_path: Path) -> None:
-    text, told = OWN[kind]
+    text, message = OWN_FILES[kind]
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / "mine.yaml").write_bytes(text.encode())
     # Flags stand between settings, where one appends them.
     line = ["train.py", "model=micro", "--config-dir", str(tmp_path), "experiment=mine"]
-    if told == "lr: 0.5":
-        done, _ = command(*line, "--cfg", "job", "seed=7")
-        assert done.returncode == 0 and told in done.stdout and "seed: 7" in done.stdout
+    if message == "lr: 0.5":
+        result, _ = command(*line, "--cfg", "job", "seed=7")
+        assert result.returncode == 0 and message in result.stdout and "seed: 7" in result.stdout
     else:
-        done, _ = command(*line)
-        assert done.returncode == 2 and told in error_of(done.stderr)
+        result, _ = command(*line)
+        assert result.returncode == 2 and message in error_of(result.stderr)
 
 
-FOREIGN = {
+FOREIGN_FILES = {
     "aliases": (lambda p: p.write_text(BOMB), "mine.yaml: .*has an alias"),
     "levels": (lambda p: p.write_text("[" * 60_000 + "]" * 60_000), "mine.yaml: .* 20 levels"),
     "junk": (lambda p: p.write_text("x" * 3_000_000), "mine.yaml: larger than 131,072 letters"),
@@ -236,14 +236,14 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize("kind", FOREIGN)
+@pytest.mark.parametrize("kind", FOREIGN_FILES)
 def test_a_file_from_outside_is_refused_before_it_is_composed(kind, tmp_path, monkeypatch):
-    make, told = FOREIGN[kind]
+    make, message = FOREIGN_FILES[kind]
     (tmp_path / "prompt").mkdir()
     make(tmp_path / "prompt" / "mine.yaml")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("WORDLE_RL_CONFIG_DIR", str(tmp_path))
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         compose_config("config", ["prompt=mine"])
 
 
@@ -258,16 +258,16 @@ def test_help_beside_several_values_is_the_page_of_help(line: str, monkeypatch, 
 def test_a_study_of_ones_own_without_a_package_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "sweep").mkdir()
     (tmp_path / "sweep" / "mine.yaml").write_text("name: mine\n")
-    done, _ = command("train.py", "-m", "sweep=mine", f"--config-dir={tmp_path}")
-    assert done.returncode == 2 and "# @package hydra.sweeper" in error_of(done.stderr)
+    result, _ = command("train.py", "-m", "sweep=mine", f"--config-dir={tmp_path}")
+    assert result.returncode == 2 and "# @package hydra.sweeper" in error_of(result.stderr)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", ["train.py --help", "train.py --cfg job"])
 def test_help_and_config_are_shown_without_heavy_imports(line: str) -> None:
-    _, alone = command("-X", "importtime", "-c", "import hydra.main")
-    done, seconds = command("-X", "importtime", *line.split(), "model=qwen3b")
-    imported = {name.split("|")[-1].strip().partition(".")[0] for name in done.stderr.splitlines()}
-    assert done.returncode == 0 and "Qwen/Qwen2.5-3B-Instruct" in done.stdout
-    assert "hydra" in imported and not imported & HEAVY
-    assert seconds < 10 * alone
+    _, baseline = command("-X", "importtime", "-c", "import hydra.main")
+    result, seconds = command("-X", "importtime", *line.split(), "model=qwen3b")
+    modules = {name.split("|")[-1].strip().partition(".")[0] for name in result.stderr.splitlines()}
+    assert result.returncode == 0 and "Qwen/Qwen2.5-3B-Instruct" in result.stdout
+    assert "hydra" in modules and not modules & HEAVY
+    assert seconds < 10 * baseline

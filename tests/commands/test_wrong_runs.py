@@ -29,13 +29,13 @@ def test_a_run_folder_in_use_is_not_resumed_but_can_be_evaluated(
 ) -> None:
     before, manifest = contents(run), (run / "manifest.json").read_bytes()
     with RunFolder.open(run).lock():
-        told = refused(training(f"resume={run} trainer.steps=3"))
-        assert str(run) in told and str(os.getpid()) in told
+        message = refused(training(f"resume={run} trainer.steps=3"))
+        assert str(run) in message and str(os.getpid()) in message
         evaluation(f"run={run} output_dir={tmp_path} compare=false limit=2 backend.threads=1")()
     assert contents(run) == before and (run / "manifest.json").read_bytes() == manifest
 
 
-KEPT = {
+REFUSALS = {
     "model=qwen3b": "keeps model",
     "words.protocol=all": "words",
     "rollout.form=fresh": "rollout.form",
@@ -46,16 +46,16 @@ KEPT = {
 }
 
 
-@pytest.mark.parametrize("line", KEPT)
+@pytest.mark.parametrize("line", REFUSALS)
 def test_a_resumed_run_stays_the_same_run(line: str, finished: Path, refused) -> None:
     before = contents(finished)
-    given = ["resume=" + str(finished), line]
-    config = composed(given[0])
-    assert KEPT[line] in refused(lambda: train(config, given))
+    args = ["resume=" + str(finished), line]
+    config = composed(args[0])
+    assert REFUSALS[line] in refused(lambda: train(config, args))
     assert contents(finished) == before
 
 
-SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
+FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "config.yaml is not YAML": (lambda r: (r / "config.yaml").write_text("a: [1"), "YAML"),
     "config.yaml has an evil target": (
         lambda r: (r / "config.yaml").write_text(
@@ -88,23 +88,23 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", SPOILT)
+@pytest.mark.parametrize("kind", FAULTS)
 def test_a_spoilt_run_folder_is_named(kind: str, run: Path, refused) -> None:
-    spoil, told = SPOILT[kind]
+    spoil, message = FAULTS[kind]
     spoil(run)
     before = contents(run)
     line = refused(training(f"resume={run}"))
-    assert told in line and str(run) in line
+    assert message in line and str(run) in line
     assert contents(run) == before
 
 
 def test_a_setting_of_a_run_that_is_refused_is_said_to_be_the_runs(run: Path, refused) -> None:
     file = run / "config.yaml"
-    saved = file.read_text()
-    file.write_text(saved.replace("optim:\n", "optim:\n  newer: 1\n"))
-    for given in (f"resume={run}", f"resume={run} trainer.steps=3", f"init_from={run} seed=3"):
-        assert f"error: {file}: optim has no setting newer" in refused(training(given))
-    file.write_text(saved)
+    text = file.read_text()
+    file.write_text(text.replace("optim:\n", "optim:\n  newer: 1\n"))
+    for args in (f"resume={run}", f"resume={run} trainer.steps=3", f"init_from={run} seed=3"):
+        assert f"error: {file}: optim has no setting newer" in refused(training(args))
+    file.write_text(text)
     line = refused(training(f"init_from={run} trainer.validate_every=0"))
     assert "config.yaml" not in line and "trainer.validate_every must be" in line
 
@@ -115,11 +115,11 @@ def test_a_model_says_wherever_it_is_copied_what_it_was_trained_on(
 ) -> None:
     for model in (other / part, shutil.copytree(other / part, tmp_path / "elsewhere" / "m")):
         line = f"words.test=6 words.val=6 model.path={model}"
-        told = refused(training(line))
-        assert str(model) in told and other.name in told and "words.protocol=all" in told
+        message = refused(training(line))
+        assert str(model) in message and other.name in message and "words.protocol=all" in message
         assert build_experiment(resolve(composed(*line.split(), "words.protocol=all"))).test
-        told = refused(training(f"{line} words.protocol=all prompt=letters"))
-        assert "had prompt=symbols prompt.think=false;" in told
+        message = refused(training(f"{line} words.protocol=all prompt=letters"))
+        assert "had prompt=symbols prompt.think=false;" in message
 
 
 def cut(path: Path) -> None:
@@ -144,10 +144,10 @@ def test_without_any_whole_checkpoint_nothing_is_touched(run: Path, refused) -> 
 
 def test_a_checkpoint_of_another_model_is_refused(run: Path, other: Path, refused) -> None:
     shutil.rmtree(run / "checkpoints" / "step_000002")
-    theirs = shutil.copytree(
+    folder = shutil.copytree(
         other / "checkpoints" / "step_000001", run / "checkpoints/step_000001", dirs_exist_ok=True
     )
     before = contents(run)
     line = refused(training(f"resume={run} trainer.steps=3"))
-    assert f"{theirs}/model/model.safetensors belongs to another model" in line
+    assert f"{folder}/model/model.safetensors belongs to another model" in line
     assert contents(run) == before

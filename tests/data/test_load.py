@@ -24,7 +24,7 @@ WORDS = load_words()
 def load(tmp_path: Path):
     """Writes rows to a file and opens it. held_out, imitates and rules by keyword."""
 
-    def opened(
+    def open_rows(
         rows: list[dict[str, Any]] | Path, *, held_out=(), imitates=False, rules=None, **settings
     ) -> TrainingData:
         path = rows if isinstance(rows, Path) else write_rows(tmp_path / "rows.jsonl", rows)
@@ -37,7 +37,7 @@ def load(tmp_path: Path):
             cache=tmp_path / "cache",
         )
 
-    return opened
+    return open_rows
 
 
 def test_rows_of_predibase_become_states_and_nothing_is_fetched(load, monkeypatch):
@@ -58,17 +58,17 @@ def test_rows_of_predibase_become_states_and_nothing_is_fetched(load, monkeypatc
 
 
 def test_a_dataset_of_the_hub_is_fetched_once(load, monkeypatch):
-    asked: list[tuple[str, str]] = []
+    calls: list[tuple[str, str]] = []
 
     def give(name: str, split: str) -> datasets.Dataset:
-        asked.append((name, split))
+        calls.append((name, split))
         return datasets.Dataset.from_list([predibase("abbey"), predibase("crane", "slate")])
 
     monkeypatch.setattr(datasets, "load_dataset", give)
     for _ in range(2):
         data = load(Path("predibase/wordle-grpo"))
         assert data.secrets == ("abbey", "crane")
-    assert asked == [("predibase/wordle-grpo", "train")]
+    assert calls == [("predibase/wordle-grpo", "train")]
 
 
 def test_without_a_network_the_file_is_named_instead(load, monkeypatch):
@@ -80,7 +80,7 @@ def test_without_a_network_the_file_is_named_instead(load, monkeypatch):
         load(Path("predibase/wordle-grpo"))
 
 
-BAD = {
+BAD_ROWS = {
     "secret": (predibase("crane") | {"secret": "cranes"}, "the secret must have five letters"),
     "no secret": (predibase("crane") | {"secret": None}, "the secret is missing"),
     "unknown guess": (predibase("crane", "qqqqq"), "qqqqq is not in the word list"),
@@ -94,11 +94,11 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("kind", BAD)
+@pytest.mark.parametrize("kind", BAD_ROWS)
 def test_a_bad_row_is_named_by_number_and_the_rest_is_trained_on(kind, load):
-    row, why = BAD[kind]
+    row, why = BAD_ROWS[kind]
     data = load([predibase("abbey"), row, predibase("crane", "slate")])
-    assert [given.secret for given in data.states] == ["abbey", "crane"]
+    assert [state.secret for state in data.states] == ["abbey", "crane"]
     assert f"row 2: {why}" in data.lines[1].replace("the earlier guesses are", "are")
 
 
@@ -110,12 +110,12 @@ def test_the_first_bad_rows_are_named_by_their_numbers_in_the_file(load):
 
 
 def test_rules_decide_which_states_can_be_played(load):
-    odd = predibase("crane", "qqqqq")
-    assert len(load([odd], rules=Rules(invalid="accept")).states) == 1
-    ignores = predibase("crane", "slate", "moody")  # slate has shown A and E
-    assert len(load([ignores]).states) == 1
+    odd_row = predibase("crane", "qqqqq")
+    assert len(load([odd_row], rules=Rules(invalid="accept")).states) == 1
+    hard_row = predibase("crane", "slate", "moody")  # slate has shown A and E
+    assert len(load([hard_row]).states) == 1
     with pytest.raises(FolderError, match="moody ignores a clue"):
-        load([ignores], rules=Rules(hard_mode=True))
+        load([hard_row], rules=Rules(hard_mode=True))
 
 
 def test_rows_with_held_out_secrets_are_left_out_and_counted(load):  # row 38
@@ -149,7 +149,7 @@ def test_other_kinds_of_files_hold_the_same_rows(form, load, tmp_path):
         rows = [predibase("crane", "slate"), predibase("crane") | {"secret": "no"}]
         write_table(path, [*rows, predibase("abbey")], form)
     data = load(path)
-    assert [len(given.clues) for given in data.states] == [1, 0]
+    assert [len(state.clues) for state in data.states] == [1, 0]
     assert "row 2: the secret must have five letters, not 'no" in data.lines[1].lower()
 
 
@@ -171,8 +171,8 @@ def test_pairs_and_messages_become_dialogues(load):
     dialogue = load(rows, imitates=True).dialogues[0]
     assert dialogue.system is None
     assert [e.trained for e in dialogue.exchanges] == [False, True]
-    [plain] = load([{"prompt": "a", "response": "b"}], imitates=True).dialogues[0].exchanges
-    assert plain == Exchange(message="a", answer="b", trained=True)
+    [exchange] = load([{"prompt": "a", "response": "b"}], imitates=True).dialogues[0].exchanges
+    assert exchange == Exchange(message="a", answer="b", trained=True)
 
 
 def test_rows_without_a_secret_are_counted_because_their_lineage_is_unknown(load):  # row 38
@@ -207,8 +207,8 @@ def test_a_dialogue_that_no_template_can_write_is_a_bad_row(good, bad, why, load
 
 def test_the_columns_and_the_algorithm_decide_what_a_file_is(load):
     assert load([predibase("crane")], imitates=True).states is not None
-    both = [pair(1, secret="crane")]
-    assert load(both).states is not None and load(both, imitates=True).dialogues is not None
+    pairs = [pair(1, secret="crane")]
+    assert load(pairs).states is not None and load(pairs, imitates=True).dialogues is not None
     for rows in ([pair(1)], [{"question": "a", "reply": "b"}]):
         with pytest.raises(ConfigError, match="must have a column secret or, for algorithm=sft"):
             load(rows)

@@ -62,9 +62,9 @@ def test_no_code_in_a_cell_runs(tmp_path):
     ],
 )
 def test_hostile_and_broken_lists_are_bad_rows(text):
-    with pytest.raises(BadRow) as caught:
+    with pytest.raises(BadRow) as error:
         read_guesses(text)
-    assert len(str(caught.value)) < 200
+    assert len(str(error.value)) < 200
 
 
 @pytest.mark.parametrize("word", ["", "cranes", "сrane", "cr4ne", None, ["crane"]])

@@ -22,9 +22,9 @@ def setup_of(*overrides: str) -> Experiment:
     return build_experiment(resolve(composed("model=untrained", *overrides)))
 
 
-def synthesis(setup: Experiment, **more: Any) -> Synthesis:
+def synthesis(setup: Experiment, **fields: Any) -> Synthesis:
     return Synthesis(
-        recipe=setup.recipe, **{"secrets": setup.recipe.secrets, "split": "train", **more}
+        recipe=setup.recipe, **{"secrets": setup.recipe.secrets, "split": "train", **fields}
     )
 
 
@@ -62,9 +62,9 @@ def test_the_same_seed_makes_the_same_rows_and_another_one_others(states):
 def test_prompts_are_those_that_training_shows_in_the_same_state(prompt, form):
     setup = setup_of("history=upto4", f"prompt={prompt}", f"rollout.form={form}")
     tokenizer = HFTokenizer(qwen_like_tokenizer())
-    shown = build_form(form, Chat(tokenizer), setup.recipe.style)
+    game_form = build_form(form, Chat(tokenizer), setup.recipe.style)
     for row in synthesis(setup).states(12):
-        ids = shown.opening(read_state(row, setup.words, setup.recipe.rules).state(6))
+        ids = game_form.opening(read_state(row, setup.words, setup.recipe.rules).state(6))
         assert tokenizer.render(row["prompt"]) == tokenizer.inner.decode(ids)
 
 
@@ -79,8 +79,8 @@ def test_game_rows_hold_whole_games():
         guesses = [parse(answer).guess for answer in answers]
         assert guesses == [turn.guess for turn in game.turns] and row["guesses"] == len(guesses)
         assert row["won"] == (guesses[-1] == row["secret"])
-        for guess, after in zip(guesses, dialogue.exchanges[1:], strict=False):
-            code = read_guesses([[guess, after.message]])[0][1]
+        for guess, reply in zip(guesses, dialogue.exchanges[1:], strict=False):
+            code = read_guesses([[guess, reply.message]])[0][1]
             assert code == feedback_code(str(guess), row["secret"])
 
 
@@ -103,9 +103,9 @@ def test_answer_rows_end_in_each_guess_of_each_game(form):
     games = source.games(10)
     rows = source.answer_rows(games)
     assert len(rows) == sum(len(game.turns) for game in games)
-    whole = [row["messages"] for row in source.game_rows(games)]
+    dialogues = [row["messages"] for row in source.game_rows(games)]
     for row in rows:
         [answer] = row["completion"]
         assert len(read_dialogue(row, 1).exchanges) == (1 if form == "fresh" else row["turn"])
         prefix = [*row["prompt"], answer]
-        assert form == "fresh" or any(messages[: len(prefix)] == prefix for messages in whole)
+        assert form == "fresh" or any(messages[: len(prefix)] == prefix for messages in dialogues)

@@ -12,7 +12,7 @@ from wordle_rl.evaluation.doctor import Curves, diagnose, is_healthy
 # Metrics of runs of the study batch_rate (micro, 1e-4 is a rate that learns), and of free GRPO with
 # SmolLM2 (experiment=reinforce), whose steps hold far fewer guesses than its noise scale.
 with lzma.open(Path(__file__).with_name("doctor_runs.jsonl.xz"), "rt") as file:
-    KEPT = {run["name"]: run for run in map(json.loads, file)}
+    RUNS = {run["name"]: run for run in map(json.loads, file)}
 STEPS = 30
 
 
@@ -20,19 +20,19 @@ def causes(curves, settings=None):
     return [finding.cause for finding in diagnose(curves, settings or {})]
 
 
-def curves(**planted):
+def curves(**changes):
     """Thirty steps in which nothing moves, but for what is given: a constant or a start and end."""
     random = np.random.default_rng(0)
-    usual = {
+    defaults = {
         "reward/mean": 1.0,
         "train/win_rate": 0.3,
         "train/format": 1.0,
         "policy/surprise": (1.0, 0.9),
         "groups/zero_spread": 0.1,
     }
-    given = {**usual, **{name.replace("__", "/"): value for name, value in planted.items()}}
+    metrics = {**defaults, **{name.replace("__", "/"): value for name, value in changes.items()}}
     columns = {}
-    for name, value in given.items():
+    for name, value in metrics.items():
         start, end = value if isinstance(value, tuple) else (value, value)
         noise = random.normal(0, 0.01, STEPS) * (0.0 if start == end else abs(start) + abs(end))
         columns[name] = np.linspace(start, end, STEPS) + noise
@@ -41,13 +41,13 @@ def curves(**planted):
 
 @pytest.mark.parametrize("name", ["learns_10_steps", "learns_40_steps", "learns_160_steps"])
 def test_runs_that_learn_are_healthy_and_nothing_is_found(name):
-    run = Curves(KEPT[name]["rows"])
-    assert is_healthy(run) and causes(run, KEPT[name]["settings"]) == []
+    run = Curves(RUNS[name]["rows"])
+    assert is_healthy(run) and causes(run, RUNS[name]["settings"]) == []
 
 
 def test_a_run_that_learns_more_than_its_reward_shows_is_no_alarm():
     # experiment=quick: greedy play gains 13.7 points, and the drawn reward hardly rises.
-    assert causes(Curves(KEPT["demo_quick"]["rows"]), KEPT["demo_quick"]["settings"]) == []
+    assert causes(Curves(RUNS["demo_quick"]["rows"]), RUNS["demo_quick"]["settings"]) == []
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_a_run_that_learns_more_than_its_reward_shows_is_no_alarm():
     ],
 )
 def test_the_cause_of_kept_runs_is_found_and_they_are_not_called_healthy(name, cause):
-    run = Curves(KEPT[name]["rows"])
-    assert cause in causes(run, KEPT[name]["settings"])
+    run = Curves(RUNS[name]["rows"])
+    assert cause in causes(run, RUNS[name]["settings"])
     assert not is_healthy(run)
 
 
@@ -116,20 +116,20 @@ def test_a_planted_cause_is_found_and_is_no_alarm_of_the_same_run_without_it(
 
 
 def test_a_run_that_learns_has_no_alarm_for_what_only_explains_a_failure():
-    learns = {"reward__mean": (1.0, 2.0), "train__win_rate": (0.3, 0.5)}
-    assert causes(curves(**learns, groups__zero_spread=0.9, policy__surprise=(1.0, 0.3))) == []
+    signals = {"reward__mean": (1.0, 2.0), "train__win_rate": (0.3, 0.5)}
+    assert causes(curves(**signals, groups__zero_spread=0.9, policy__surprise=(1.0, 0.3))) == []
 
 
 def test_the_interval_of_validation_decides_whether_wins_fell():
-    def after(end):
+    def run_to(end):
         ends = {"val__win_rate": end, "val__win_rate_low": end - 0.05, "val__win_rate_high": end}
         row = {name.replace("__", "/"): value for name, value in ends.items()}
         start = {"val/win_rate": 0.3, "val/win_rate_low": 0.25, "val/win_rate_high": 0.35}
         rises = [{"step": n, "reward/mean": float(n)} for n in range(1, STEPS)]
         return Curves([{"step": 0, **start}, *rises, {"step": STEPS, "reward/mean": 30.0, **row}])
 
-    assert is_healthy(after(0.29)) and causes(after(0.29)) == []
-    assert causes(after(0.1)) == ["reward rises while wins fall"]
+    assert is_healthy(run_to(0.29)) and causes(run_to(0.29)) == []
+    assert causes(run_to(0.1)) == ["reward rises while wins fall"]
 
 
 @pytest.mark.parametrize("steps", [0, 1, 5])
@@ -144,6 +144,6 @@ def test_a_log_without_the_metrics_of_a_rule_is_no_alarm():
 
 
 def test_the_strongest_comes_first():
-    found = diagnose(curves(train__non_words=0.95, policy__surprise=(1.0, 0.1)), {})
-    strengths = [finding.strength for finding in found]
-    assert len(found) > 1 and strengths == sorted(strengths, reverse=True)
+    findings = diagnose(curves(train__non_words=0.95, policy__surprise=(1.0, 0.1)), {})
+    strengths = [finding.strength for finding in findings]
+    assert len(findings) > 1 and strengths == sorted(strengths, reverse=True)

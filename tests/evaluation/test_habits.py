@@ -20,7 +20,7 @@ ANSWERS = ("crane", "crate", "glass", "grace", "slate")
 WORDS = WordLists(answers=ANSWERS, allowed=(*ANSWERS[:4], "loops", ANSWERS[4], "trees", "virus"))
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 
-played = partial(played_with, WORDS.allowed_set)
+play = partial(played_with, WORDS.allowed_set)
 
 
 def bits_by_hand(guess: str) -> float:
@@ -34,32 +34,32 @@ def test_no_original_answer_is_a_plural_but_every_fourth_allowed_word_is(origina
 
 
 def test_openers_have_the_mean_bits_and_rank_of_a_count_by_hand():
-    games = [played("crane", "trees", "crane"), played("glass", "crane", "glass")]
+    games = [play("crane", "trees", "crane"), play("glass", "crane", "glass")]
     bits = {word: bits_by_hand(word) for word in WORDS.allowed}
-    ranks = {w: 1 + sum(other > bits[w] + 1e-9 for other in bits.values()) for w in bits}
+    ranks = {w: 1 + sum(value > bits[w] + 1e-9 for value in bits.values()) for w in bits}
     assert KNOWLEDGE.opener_bits.tolist() == pytest.approx(list(bits.values()))
     assert KNOWLEDGE.opener_ranks.tolist() == list(ranks.values())
     assert len(set(ranks.values())) < len(ranks)  # equal words share a rank
-    found = discoveries(games, KNOWLEDGE)
-    assert found["opener_bits"] == pytest.approx((bits["trees"] + bits["crane"]) / 2)
-    assert found["opener_rank"] == (ranks["trees"] + ranks["crane"]) / 2
+    metrics = discoveries(games, KNOWLEDGE)
+    assert metrics["opener_bits"] == pytest.approx((bits["trees"] + bits["crane"]) / 2)
+    assert metrics["opener_rank"] == (ranks["trees"] + ranks["crane"]) / 2
 
 
 def stuck_games(words: int):
     """Games of six turns that open with crane and then say steel in `words` of the later turns."""
-    rules, made = Rules(invalid="accept"), []
+    rules, games = Rules(invalid="accept"), []
     for number in range(10):
-        later = ["steel" if 5 * number + i < words else f"aa{number:c}a{i:c}" for i in range(5)]
-        made.append(played_games.played("sleep", ["crane", *later], rules))
-    return made
+        guesses = ["steel" if 5 * number + i < words else f"aa{number:c}a{i:c}" for i in range(5)]
+        games.append(played_games.played("sleep", ["crane", *guesses], rules))
+    return games
 
 
 @pytest.mark.parametrize(("words", "warned"), [(12, False), (13, True)])
 def test_a_warning_needs_more_than_a_quarter_of_the_later_turns(words: int, warned: bool):
     games = stuck_games(words)
-    found = later_guesses(games)
-    assert found == {"later_turns": 50, "later_guess": "steel", "later_guess_count": words}
-    assert bool(warn_of_repetition("fake", found)) is warned
+    counts = later_guesses(games)
+    assert counts == {"later_turns": 50, "later_guess": "steel", "later_guess_count": words}
+    assert bool(warn_of_repetition("fake", counts)) is warned
     table = report_table([summary_of(games, Rules(invalid="accept"))])
     assert (f"WARNING: fake guesses steel in {words} of 50 turns" in table) is warned
     assert habit_metrics("val", games)["val/most_common_later_guess"] == pytest.approx(words / 50)

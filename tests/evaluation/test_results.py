@@ -11,10 +11,10 @@ from wordle_rl.evaluation.tables import report_table
 from wordle_rl.game.rules import Clue, Game, State, feedback_code
 
 
-def given(secret: str, clues: list[str], guesses: list[str]) -> Game:
+def take_over(secret: str, clues: list[str], guesses: list[str]) -> Game:
     """A game with these guesses, taken over after others."""
-    known = tuple(Clue(guess, feedback_code(guess, secret)) for guess in clues)
-    game = Game(secret, WORDS, state=State(known, len(known)))
+    prefix = tuple(Clue(guess, feedback_code(guess, secret)) for guess in clues)
+    game = Game(secret, WORDS, state=State(prefix, len(prefix)))
     for guess in guesses:
         game.play(guess)
     return game
@@ -37,54 +37,54 @@ def games_of(wins: dict[str, list[bool]]):
 
 
 def test_secrets_count_alike_and_k_is_each_power_of_two_and_all_games():
-    found = passes(games_of({"crane": [True, False, False], "sleep": [True, True, False]}))
-    assert list(found) == ["1", "2", "3"]
+    rates = passes(games_of({"crane": [True, False, False], "sleep": [True, True, False]}))
+    assert list(rates) == ["1", "2", "3"]
     assert passes(games_of({"crane": [True, True], "sleep": [False]})) == {}, "unequal numbers"
     # By hand: of 3 pairs of crane's games 2 hold the win, of sleep's all 3.
-    assert [found[k]["pass"] for k in found] == pytest.approx([1 / 2, (2 / 3 + 1) / 2, 1.0])
+    assert [rates[k]["pass"] for k in rates] == pytest.approx([1 / 2, (2 / 3 + 1) / 2, 1.0])
 
 
 def test_the_interval_holds_the_truth_in_95_of_100_cases():
     rng = np.random.default_rng(5)
-    made = {won: played("crane", ["crane"] if won else ["mound"] * 6) for won in (True, False)}
+    examples = {won: played("crane", ["crane"] if won else ["mound"] * 6) for won in (True, False)}
 
     class Result:  # a game as far as pass@k looks at it
         def __init__(self, secret: int, won: bool) -> None:
-            self.secret, self.won = str(secret), made[won].won
+            self.secret, self.won = str(secret), examples[won].won
 
     chances = rng.beta(0.6, 1.0, size=(300, 40))
-    exact = rng.beta(0.6, 1.0, size=200_000)
-    truth = float(np.mean(1 - (1 - exact) ** 2))  # of secrets drawn like these
+    rates = rng.beta(0.6, 1.0, size=200_000)
+    truth = float(np.mean(1 - (1 - rates) ** 2))  # of secrets drawn like these
     hits = 0
     for row in chances:
         won = rng.random((40, 4)) < row[:, None]
         games = [Result(i, bool(w)) for i, line in enumerate(won) for w in line]
-        two = passes(games)["2"]  # type: ignore[arg-type]
-        hits += two["low"] <= truth <= two["high"]
+        estimate = passes(games)["2"]  # type: ignore[arg-type]
+        hits += estimate["low"] <= truth <= estimate["high"]
     assert 0.92 <= hits / 300 <= 0.99
 
 
 GAMES = [
     played("crane", ["crane"]),
-    given("crane", ["slate", "mound"], ["crane"]),
-    given("sleep", ["slate", "mound"], ["crane", "abbey", "steel", "crept"]),
-    given("sleep", ["slate"] * 4, ["sleep"]),
+    take_over("crane", ["slate", "mound"], ["crane"]),
+    take_over("sleep", ["slate", "mound"], ["crane", "abbey", "steel", "crept"]),
+    take_over("sleep", ["slate"] * 4, ["sleep"]),
 ]
 
 
 def test_games_are_counted_by_the_guesses_that_were_given():
-    found = results_by_depth(GAMES)
-    assert {k: (v["games"], v["wins"], v["win_rate"]) for k, v in found.items()} == {
+    by_depth = results_by_depth(GAMES)
+    assert {k: (v["games"], v["wins"], v["win_rate"]) for k, v in by_depth.items()} == {
         "0": (1, 1, 1.0),
         "2": (2, 1, 0.5),
         "4": (1, 1, 1.0),
     }
     # Given guesses count: the third guess won one game, and the other one is lost.
-    assert found["2"]["mean_guesses_with_losses"] == pytest.approx((3 + 7) / 2)
+    assert by_depth["2"]["mean_guesses_with_losses"] == pytest.approx((3 + 7) / 2)
 
 
 def test_the_report_and_the_metrics_show_them():
     text = report_table([summary_of(GAMES)], 200)
     assert "after given guesses: 0 given 100.0 (1), 2 given 50.0 (2), 4 given 100.0 (1)" in text
-    alone = summary_of(GAMES[:1])
-    assert not {"by_depth", "pass_at"} & alone.keys() and "given" not in report_table([alone])
+    summary = summary_of(GAMES[:1])
+    assert not {"by_depth", "pass_at"} & summary.keys() and "given" not in report_table([summary])

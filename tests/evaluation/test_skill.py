@@ -19,7 +19,7 @@ ANSWERS = tuple(sorted({f"{a}{b}{c}er" for a in "bcdfl" for b in "ao" for c in "
 WORDS = WordLists(answers=ANSWERS, allowed=tuple(sorted({*ANSWERS, "clasp", "bonds", "zzzzz"})))
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 
-played = partial(played_with, WORDS.allowed_set)
+play = partial(played_with, WORDS.allowed_set)
 
 
 def entropy_by_hand(guess: str, candidates: list[str]) -> tuple[float, float]:
@@ -31,15 +31,15 @@ def entropy_by_hand(guess: str, candidates: list[str]) -> tuple[float, float]:
 
 
 def test_bits_words_left_and_best_bits_are_those_of_a_count_by_hand():
-    game = played("cater", "bonds", "zzzzz", "laver", "cater")
-    left = list(ANSWERS)
+    game = play("cater", "bonds", "zzzzz", "laver", "cater")
+    words = list(ANSWERS)
     for turn, skill in zip(game.turns, skills([game], KNOWLEDGE), strict=True):
         assert turn.guess is not None
-        bits, remaining = entropy_by_hand(turn.guess, left)
-        best = max(entropy_by_hand(guess, left)[0] for guess in WORDS.allowed)
+        bits, remaining = entropy_by_hand(turn.guess, words)
+        best = max(entropy_by_hand(guess, words)[0] for guess in WORDS.allowed)
         assert (skill.bits, skill.remaining) == pytest.approx((bits, remaining), abs=1e-9)
         assert skill.best_bits == pytest.approx(best, abs=1e-9)
-        left = [word for word in left if marks(turn.guess, word) == marks(turn.guess, "cater")]
+        words = [word for word in words if marks(turn.guess, word) == marks(turn.guess, "cater")]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_bits_words_left_and_best_bits_are_those_of_a_count_by_hand():
 )
 def test_each_kind_of_clue_is_judged_alone(guess, placed, elsewhere, absent):
     # against DATER: L absent, A in place, R, T and E elsewhere
-    game = played("dater", "larte", guess, rules=Rules(invalid="accept"))
+    game = play("dater", "larte", guess, rules=Rules(invalid="accept"))
     assert marks("larte", "dater") == "x✓---"
     first, second = skills([game], KNOWLEDGE)
     assert (first.fits, first.fits_placed, first.fits_elsewhere, first.fits_absent) == (None,) * 4
@@ -64,34 +64,34 @@ def test_each_kind_of_clue_is_judged_alone(guess, placed, elsewhere, absent):
 
 
 def test_a_guess_fits_exactly_when_it_breaks_no_kind_and_could_be_the_secret():
-    chance = random.Random(2)
+    rng = random.Random(2)
     letters = "aabenrst"
-    broken = 0
+    misfits = 0
     for _ in range(600):
-        secret, one, two, guess = ("".join(chance.choices(letters, k=5)) for _ in range(4))
-        game = played(secret, rules=Rules(invalid="accept"))
-        game.state = State(tuple(Clue(w, feedback_code(w, secret)) for w in (one, two)), 2)
+        secret, first, second, guess = ("".join(rng.choices(letters, k=5)) for _ in range(4))
+        game = play(secret, rules=Rules(invalid="accept"))
+        game.state = State(tuple(Clue(w, feedback_code(w, secret)) for w in (first, second)), 2)
         game.play(guess)
         [skill] = skills([game], KNOWLEDGE, best=False)
-        could_be = all(marks(w, guess) == marks(w, secret) for w in (one, two))
+        could_be = all(marks(w, guess) == marks(w, secret) for w in (first, second))
         kinds = (skill.fits_placed, skill.fits_elsewhere, skill.fits_absent)
         assert skill.fits == could_be == all(kind is not False for kind in kinds)
-        broken += not could_be
-    assert 0 < broken < 600
+        misfits += not could_be
+    assert 0 < misfits < 600
 
 
 def test_metrics_of_a_few_games_are_those_of_all_their_turns_but_for_best_bits():
-    chance = random.Random(1)
+    rng = random.Random(1)
     games = [
-        played(secret, *chance.choices(["clasp", "bonds", "zzzzz"], k=3), secret)
+        play(secret, *rng.choices(["clasp", "bonds", "zzzzz"], k=3), secret)
         for secret in ANSWERS[:30]
     ]
     metrics = skill_metrics(games, KNOWLEDGE, Regret(KNOWLEDGE, 6))
     expected = summary(skills(games, KNOWLEDGE))
     for name in ("consistency", "bits_gained", "expected_remaining"):
         assert metrics[f"skill/{name}"] == pytest.approx(expected[name])
-    some = summary(skills(games[::6], KNOWLEDGE))
-    assert metrics["skill/bits_ratio"] == pytest.approx(some["bits_ratio"])
+    sample = summary(skills(games[::6], KNOWLEDGE))
+    assert metrics["skill/bits_ratio"] == pytest.approx(sample["bits_ratio"])
     assert 0.0 < metrics["skill/bits_ratio"] < 1.0
 
 
@@ -100,9 +100,9 @@ def test_metrics_of_a_few_games_are_those_of_all_their_turns_but_for_best_bits()
 
 def test_the_best_player_needs_what_is_published_for_greedy_entropy_from_salet(original):
     regret = Regret(original, 6)
-    needed = [regret.needed(secret) for secret in original.words.answers]
-    assert sum(needed) / len(needed) == pytest.approx(3.433, abs=1e-3)
-    assert max(needed) <= 6  # no loss
+    guesses = [regret.needed(secret) for secret in original.words.answers]
+    assert sum(guesses) / len(guesses) == pytest.approx(3.433, abs=1e-3)
+    assert max(guesses) <= 6  # no loss
 
 
 def test_regret_is_the_mean_of_guesses_beyond_those_of_the_best_player():
@@ -112,15 +112,15 @@ def test_regret_is_the_mean_of_guesses_beyond_those_of_the_best_player():
     game = partial(played_with, words.allowed_set, rules=Rules(max_turns=3))
     assert regret.mean([game("crane", "slate", "crane")]) == 1.0
     assert regret.mean([game("slate", "slate")]) == -1.0
-    lost = game("crane", None, "moist", "slate")
-    assert regret.mean([lost]) == 3.0  # lost in three is four, the best player's first guess wins
-    assert regret.mean([lost, game("slate", "slate")]) == 1.0
+    loss = game("crane", None, "moist", "slate")
+    assert regret.mean([loss]) == 3.0  # lost in three is four, the best player's first guess wins
+    assert regret.mean([loss, game("slate", "slate")]) == 1.0
     assert regret.mean([game("crane", "slate")]) is None  # still going
-    given = Game(
+    later_game = Game(
         "slate",
         words.allowed_set,
         Rules(max_turns=3),
         state=State((Clue("moist", feedback_code("moist", "slate")),), 1, max_turns=3),
     )
-    given.play("slate")
-    assert given.won and regret.mean([given]) is None  # the first guess was not its own
+    later_game.play("slate")
+    assert later_game.won and regret.mean([later_game]) is None  # the first guess was not its own

@@ -42,9 +42,9 @@ def test_wins_and_losses_are_counted_and_averaged():
 
 
 def test_unfinished_and_forfeited_games_count_as_lost():
-    given_up = played("crane", ["slate"])
-    given_up.forfeit()
-    s = summary_of([given_up, played("crane", ["slate"]), played("crane", ["crane"])])
+    forfeit = played("crane", ["slate"])
+    forfeit.forfeit()
+    s = summary_of([forfeit, played("crane", ["slate"]), played("crane", ["crane"])])
     assert (s["wins"], s["histogram"]["lost"], s["unfinished"]) == (1, 2, 1)
     assert s["mean_guesses_with_losses"] == 5.0
 
@@ -53,10 +53,10 @@ def test_several_games_on_a_secret_that_end_alike_are_as_good_as_one():
     won = [1.0, 0.0, 1.0, 1.0, 0.0, 1.0]
     secrets = list("abcdef")
     for samples in (2, 7):
-        many = [value for value in won for _ in range(samples)]
-        same = [secret for secret in secrets for _ in range(samples)]
-        assert win_interval(many, same) == pytest.approx(wilson(4, 6))
-        assert standard_error(many, same) == pytest.approx(np.std(won, ddof=1) / 6**0.5)
+        wins = [value for value in won for _ in range(samples)]
+        labels = [secret for secret in secrets for _ in range(samples)]
+        assert win_interval(wins, labels) == pytest.approx(wilson(4, 6))
+        assert standard_error(wins, labels) == pytest.approx(np.std(won, ddof=1) / 6**0.5)
     assert win_interval(won, secrets) == pytest.approx(wilson(4, 6))
     assert standard_error([1.0, 0.0], ["a", "a"]) is None
 

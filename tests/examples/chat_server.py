@@ -19,13 +19,13 @@ stops = set(stops if isinstance(stops, list) else [stops])
 
 class Chat(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         ids = tokenizer.apply_chat_template(
-            asked["messages"], add_generation_prompt=True, return_tensors="pt", return_dict=True
+            request["messages"], add_generation_prompt=True, return_tensors="pt", return_dict=True
         )
         with torch.inference_mode():
-            out = model.generate(**ids, do_sample=False, max_new_tokens=int(sys.argv[2]))
-        answer = out[0, ids["input_ids"].shape[1] :].tolist()
+            output = model.generate(**ids, do_sample=False, max_new_tokens=int(sys.argv[2]))
+        answer = output[0, ids["input_ids"].shape[1] :].tolist()
         text = tokenizer.decode(answer, skip_special_tokens=True)
         reason = "stop" if answer[-1] in stops else "length"
         delta = {"role": "assistant", "content": text}
@@ -33,7 +33,7 @@ class Chat(BaseHTTPRequestHandler):
             "id": "chat",
             "object": "chat.completion.chunk",
             "created": 0,
-            "model": asked["model"],
+            "model": request["model"],
             "choices": [{"index": 0, "delta": delta, "finish_reason": reason}],
         }
         self.send_response(200)

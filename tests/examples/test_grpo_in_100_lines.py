@@ -88,46 +88,46 @@ def talk_of(game: Any) -> Talk:
     return talk
 
 
-def replayed(experiment: Experiment, game: Any) -> rules.Game:
+def replay(experiment: Experiment, game: Any) -> rules.Game:
     """An example's game as the project's rules and parser see it."""
     recipe, texts = experiment.recipe, HFTokenizer(game.tokenizer)
-    again = rules.Game(game.secret, recipe.words.allowed_set, recipe.rules)
+    twin = rules.Game(game.secret, recipe.words.allowed_set, recipe.rules)
     for turn in turns_of([talk_of(game)]):
         text = texts.decode(turn.ids)
         parsed = parse(text)
         if turn.ids[-1] != game.tokenizer.eos_token_id:
             parsed = parsed.truncated()
-        again.play(parsed.guess, text=text, reason=parsed.reason)
-    return again
+        twin.play(parsed.guess, text=text, reason=parsed.reason)
+    return twin
 
 
 def project_gradient(
-    experiment: Experiment, model: Any, games: list[Any], old: torch.Tensor
+    experiment: Experiment, model: Any, games: list[Any], old_logprobs: torch.Tensor
 ) -> dict[str, torch.Tensor]:
     """The gradient of the project's step on an example's games; the weights stay as they are.
 
-    old: [B, T-1] log-probabilities before the first update.
+    old_logprobs: [B, T-1] log-probabilities before the first update.
     """
     recipe, tokenizer = experiment.recipe, HFTokenizer(games[0].tokenizer)
     policy = policy_of(copy.deepcopy(model), tokenizer, temperature=recipe.sampling.temperature)
-    found: dict[str, torch.Tensor] = {}
+    gradient: dict[str, torch.Tensor] = {}
 
     def keep_gradient() -> None:
         for name, parameter in policy.machine.model.named_parameters():
             assert parameter.grad is not None
-            found[name] = parameter.grad.clone()
+            gradient[name] = parameter.grad.clone()
 
     policy.machine.apply_gradients = [keep_gradient]
     rollouts = []
     for number, game in enumerate(games):
         talk = talk_of(game)
         width = len(talk.ids)
-        known = np.append(0.0, old[number].numpy())[:width] * game.sampled[:width]
-        scores = [Scores(old_logprobs=known.astype(np.float32))]
+        logprobs = np.append(0.0, old_logprobs[number].numpy())[:width] * game.sampled[:width]
+        scores = [Scores(old_logprobs=logprobs.astype(np.float32))]
         parts = ({"reward": 0.0},) * (len(talk.answers) - 1)
         rollouts.append(
             Rollout(
-                game=replayed(experiment, game),
+                game=replay(experiment, game),
                 group=number // SIZE,
                 talks=[talk],
                 reward=GameReward(turns=(*parts, {"reward": game.reward})),
@@ -137,7 +137,7 @@ def project_gradient(
     advantages = step_advantages(rollouts, recipe)
     form = Form(chat=Chat(tokenizer), style=recipe.style)
     run_updates(Step(policy=policy, form=form, recipe=recipe, number=0), rollouts, advantages)
-    return found
+    return gradient
 
 
 def test_it_has_at_most_100_lines_of_code():
@@ -166,8 +166,8 @@ def test_it_runs_and_the_weights_move(example, model, capsys):
     after = weights_of(example.train(steps=2, groups=2, size=4))
     lines = capsys.readouterr().out.splitlines()
     assert [line[:8] for line in lines] == ["step 1: ", "step 2: "]
-    moved = [float((after[name] - before[name]).abs().max()) for name in after]
-    assert min(moved) > 0.0 and max(moved) < 1e-2
+    shifts = [float((after[name] - before[name]).abs().max()) for name in after]
+    assert min(shifts) > 0.0 and max(shifts) < 1e-2
 
 
 def assert_same_conversation(experiment: Experiment, game: Any) -> rules.Game:
@@ -177,23 +177,23 @@ def assert_same_conversation(experiment: Experiment, game: Any) -> rules.Game:
     """
     chat = Chat(HFTokenizer(game.tokenizer))
     form = Form(chat=chat, style=experiment.recipe.style)
-    again, turns = replayed(experiment, game), turns_of([talk_of(game)])
-    assert again.won == game.won and again.status is not rules.GameStatus.PLAYING
-    accepted = [t.guess if t.kind is rules.TurnKind.ACCEPTED else None for t in again.turns]
-    assert accepted == game.guesses
+    twin, turns = replay(experiment, game), turns_of([talk_of(game)])
+    assert twin.won == game.won and twin.status is not rules.GameStatus.PLAYING
+    guesses = [t.guess if t.kind is rules.TurnKind.ACCEPTED else None for t in twin.turns]
+    assert guesses == game.guesses
     assert turns[0].prompt_ids == form.opening(rules.State())
-    states = [*[turn.state for turn in again.turns], again.state]
+    states = [*[turn.state for turn in twin.turns], twin.state]
     for number, turn in enumerate(turns[1:], 1):
         last = turns[number - 1].ids[-1]
-        reply = form.reply(again.turns[number - 1], states[number], last_id=last)
+        reply = form.reply(twin.turns[number - 1], states[number], last_id=last)
         assert turn.prompt_ids == reply
-    return again
+    return twin
 
 
 def test_its_games_are_those_of_the_project(experiment, played):
-    again = [assert_same_conversation(experiment, game) for game in played]
-    assert len({len(game.turns) for game in again}) > 1
-    assert {game.won for game in again} == {False, True}
+    games = [assert_same_conversation(experiment, game) for game in played]
+    assert len({len(game.turns) for game in games}) > 1
+    assert {game.won for game in games} == {False, True}
 
 
 def test_it_refuses_what_the_project_refuses(example, experiment, tokenizer):
@@ -208,11 +208,11 @@ def test_it_refuses_what_the_project_refuses(example, experiment, tokenizer):
         for token in [*tokenizer.encode(answer), tokenizer.eos_token_id]:
             if not game.reply:  # it was not cut off
                 game.next_token(token)
-    again = assert_same_conversation(experiment, game)
-    kinds, unread = rules.TurnKind, rules.TurnKind.UNPARSABLE
-    expected = [kinds.ACCEPTED, kinds.NOT_A_WORD, unread, unread, unread, kinds.ACCEPTED]
-    assert [turn.kind for turn in again.turns] == expected
-    assert again.turns[4].reason == "truncated" and len(talk_of(game).answers[4]) == 12
+    twin = assert_same_conversation(experiment, game)
+    kinds, failure = rules.TurnKind, rules.TurnKind.UNPARSABLE
+    expected = [kinds.ACCEPTED, kinds.NOT_A_WORD, failure, failure, failure, kinds.ACCEPTED]
+    assert [turn.kind for turn in twin.turns] == expected
+    assert twin.turns[4].reason == "truncated" and len(talk_of(game).answers[4]) == 12
     assert game.won and game.reward == pytest.approx(1.0)
 
 
@@ -223,19 +223,19 @@ def test_its_gradient_is_that_of_the_project(example, experiment, model, played)
         torch.tensor([game.reward for game in played]).view(GROUPS, SIZE)
     )
     assert (advantages[-SIZE:] == 0).all() and (advantages != 0).sum() >= SIZE
-    old = example.token_logprobs(model, ids).detach()
-    own = copy.deepcopy(model)
+    old_logprobs = example.token_logprobs(model, ids).detach()
+    learner = copy.deepcopy(model)
     torch.manual_seed(0)
     with torch.no_grad():  # as if an earlier update on these games had changed the weights
-        for parameter in own.parameters():
+        for parameter in learner.parameters():
             parameter.mul_(1 + 0.05 * torch.randn_like(parameter))
-    logprobs = example.token_logprobs(own, ids)
-    ratio = ((logprobs - old).exp() - 1).abs()[sampled]
+    logprobs = example.token_logprobs(learner, ids)
+    ratio = ((logprobs - old_logprobs).exp() - 1).abs()[sampled]
     assert bool((ratio > example.CLIP).any())
-    example.grpo_loss(logprobs, old, advantages, sampled).backward()
-    found = project_gradient(experiment, own, played, old)
-    expected = {name: parameter.grad for name, parameter in own.named_parameters()}
-    assert found.keys() == expected.keys()
-    largest = max(float(slope.abs().max()) for slope in expected.values())
-    gap = max(float((found[name] - expected[name]).abs().max()) for name in expected)
-    assert largest > 1e-3 and gap <= 1e-5 * largest
+    example.grpo_loss(logprobs, old_logprobs, advantages, sampled).backward()
+    gradient = project_gradient(experiment, learner, played, old_logprobs)
+    expected = {name: parameter.grad for name, parameter in learner.named_parameters()}
+    assert gradient.keys() == expected.keys()
+    max_slope = max(float(slope.abs().max()) for slope in expected.values())
+    gap = max(float((gradient[name] - expected[name]).abs().max()) for name in expected)
+    assert max_slope > 1e-3 and gap <= 1e-5 * max_slope

@@ -28,8 +28,8 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("WORDLE_RL_CACHE", str(tmp_path))
 
 
-def env_of(**given: Any) -> WordleEnv:
-    return WordleEnv(words=WORDS, **{"secrets": WORDS.answers, **given})
+def env_of(**settings: Any) -> WordleEnv:
+    return WordleEnv(words=WORDS, **{"secrets": WORDS.answers, **settings})
 
 
 def test_gymnasium_finds_the_environment_and_its_own_check_finds_no_fault():
@@ -49,11 +49,11 @@ def test_the_sum_of_an_episode_is_the_reward_of_its_game(name, rules):
     draw = np.random.default_rng(0)
     for number in range(20):
         env.reset(seed=number)
-        total, over = 0.0, False
-        while not over:
-            _, reward, over, cut, _ = env.step(int(draw.integers(5)))
+        total, done = 0.0, False
+        while not done:
+            _, reward, done, truncated, _ = env.step(int(draw.integers(5)))
             total += reward
-            assert not cut
+            assert not truncated
         assert total == pytest.approx(rewards.reward(env.game).total)
 
 
@@ -61,19 +61,19 @@ def test_the_board_shows_letters_marks_and_a_refused_guess_without_marks():
     env = env_of(rules=Rules(hard_mode=True, max_turns=4), render_mode="ansi", candidates=True)
     _, info = env.reset(options={"secret": "crane"})
     assert info["candidates"].tolist() == [True, True, True, True, False]
-    seen, reward, over, _, info = env.step(SLATE)
-    assert seen["letters"].tolist() == [[19, 12, 1, 20, 5], [0] * 5, [0] * 5, [0] * 5]
-    assert seen["marks"].tolist() == [[1, 1, 3, 1, 3], [0] * 5, [0] * 5, [0] * 5]
+    obs, reward, done, _, info = env.step(SLATE)
+    assert obs["letters"].tolist() == [[19, 12, 1, 20, 5], [0] * 5, [0] * 5, [0] * 5]
+    assert obs["marks"].tolist() == [[1, 1, 3, 1, 3], [0] * 5, [0] * 5, [0] * 5]
     assert info["candidates"].tolist() == [True, False, True, False, False]
-    seen, reward, over, _, info = env.step(SPEED)  # drops the a and the e in place
-    assert seen["letters"][1].tolist() == [19, 16, 5, 5, 4] and not seen["marks"][1].any()
-    assert (reward, over, info["accepted"]) == (0.0, False, False)
+    obs, reward, done, _, info = env.step(SPEED)  # drops the a and the e in place
+    assert obs["letters"][1].tolist() == [19, 16, 5, 5, 4] and not obs["marks"][1].any()
+    assert (reward, done, info["accepted"]) == (0.0, False, False)
     assert env.render() == "slate xx✓x✓\nspeed ignores a clue\n.....\n....."
-    seen, reward, over, _, info = env.step(CRANE)
-    assert (reward, over, info["won"], info["secret"]) == (1.0, True, True, "crane")
+    obs, reward, done, _, info = env.step(CRANE)
+    assert (reward, done, info["won"], info["secret"]) == (1.0, True, True, "crane")
 
 
-def begun() -> WordleEnv:
+def begin() -> WordleEnv:
     env = env_of()
     env.reset(seed=0)
     return env
@@ -83,15 +83,15 @@ WRONG: dict[str, Any] = {
     "secrets must be one of": lambda: env_of(secrets="dev"),
     "secrets must be allowed words .* not 'zzzzz'": lambda: env_of(secrets=["zzzzz"]),
     "reward must be one of": lambda: env_of(reward="phase3"),
-    r"action must be a whole number 0\.\.4, not 5": lambda: begun().step(5),
+    r"action must be a whole number 0\.\.4, not 5": lambda: begin().step(5),
 }
 
 
 @pytest.mark.parametrize("said", WRONG)
 def test_what_is_wrong_is_refused_in_one_line(said):
-    with pytest.raises(ValueError, match=said) as found:
+    with pytest.raises(ValueError, match=said) as error:
         WRONG[said]()
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

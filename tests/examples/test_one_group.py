@@ -57,33 +57,33 @@ def test_an_advantage_is_the_distance_from_the_groups_mean_in_standard_deviation
     for row in rows:
         turns[row["turn"]].append(row)
     assert sorted({row["game"] for row in rows}) == [1, 2, 3, 4] and len(turns[1]) == 4
-    for at_turn in turns.values():
-        rewards = np.array([row["reward"] for row in at_turn])
-        means = [row["mean"] for row in at_turn]
+    for group in turns.values():
+        rewards = np.array([row["reward"] for row in group])
+        means = [row["mean"] for row in group]
         assert means == pytest.approx([rewards.mean()] * len(means), abs=1e-4)
         spread = rewards.std(ddof=1) if len(rewards) > 1 else 0.0
         expected = (rewards - rewards.mean()) / spread if spread > 1e-4 else 0 * rewards
-        found = [row["advantage"] for row in at_turn]
-        assert found == pytest.approx(expected.tolist(), abs=2e-3)
+        advantages = [row["advantage"] for row in group]
+        assert advantages == pytest.approx(expected.tolist(), abs=2e-3)
     assert {row["advantage"] for row in turns[1]} != {0.0}
 
 
 def test_better_guesses_become_likelier_and_worse_ones_less_likely(rows):
-    judged = [row for row in rows if abs(row["advantage"]) > 0.3]
-    moved = [np.sign(row["after"] - row["before"]) == np.sign(row["advantage"]) for row in judged]
-    assert len(judged) >= 6 and np.mean(moved) >= 0.8
+    subset = [row for row in rows if abs(row["advantage"]) > 0.3]
+    signs = [np.sign(row["after"] - row["before"]) == np.sign(row["advantage"]) for row in subset]
+    assert len(subset) >= 6 and np.mean(signs) >= 0.8
 
 
 def test_the_page_says_what_its_table_says():
     rows = read_table(PAGE)
-    up, down = ([row for row in rows if row["advantage"] * sign > 0] for sign in (1, -1))
-    assert len(up) == len(down) == 6
-    assert all(row["after"] > row["before"] for row in up)
-    assert all(row["after"] < row["before"] for row in down)
+    gains, losses = ([row for row in rows if row["advantage"] * sign > 0] for sign in (1, -1))
+    assert len(gains) == len(losses) == 6
+    assert all(row["after"] > row["before"] for row in gains)
+    assert all(row["after"] < row["before"] for row in losses)
     win = next(row for row in rows if row["word"] == "BUTCH" and row["turn"] == 3)
     assert win["reward"] == pytest.approx(0.6531 + 0.5 + 0.15, abs=1e-4)
-    first = np.array([row["reward"] for row in rows if row["turn"] == 1])
-    assert first.std(ddof=1) == pytest.approx(0.160, abs=5e-4)
+    rewards = np.array([row["reward"] for row in rows if row["turn"] == 1])
+    assert rewards.std(ddof=1) == pytest.approx(0.160, abs=5e-4)
     assert f"python examples/{FILE.name} --seed 2" in PAGE
 
 

@@ -33,8 +33,8 @@ def test_a_game_answers_with_marks_and_pays_the_reward_of_the_set(example):
     game = example.Wordle()
     for secret in ("crane", "mummy"):
         game.reset(secret=secret)
-        said = [game.guess(guess) for guess in GUESSES]
-        assert ("xx✓x✓" if secret == "crane" else "xxxxx") in said[0].replace(" ", "")
-        assert (said[2] == example.OVER) == (secret == "crane")
+        replies = [game.guess(guess) for guess in GUESSES]
+        assert ("xx✓x✓" if secret == "crane" else "xxxxx") in replies[0].replace(" ", "")
+        assert (replies[2] == example.OVER) == (secret == "crane")
         assert game.get_reward() == pytest.approx(reward_of(secret))
     assert game.guess("crane") == example.OVER  # after the end

@@ -39,7 +39,7 @@ def model() -> Any:
     return AutoModelForCausalLM.from_pretrained(PATH, dtype=torch.float32).eval()
 
 
-def drawn_parts(ids: list[int], mask: list[int]) -> list[list[int]]:
+def answer_parts(ids: list[int], mask: list[int]) -> list[list[int]]:
     """The answers of a game: the runs of tokens that the mask covers."""
     runs = itertools.groupby(zip(ids, mask, strict=True), lambda token: token[1])
     return [[token for token, _ in run] for drawn, run in runs if drawn]
@@ -57,33 +57,33 @@ def test_masks_cover_the_answers_and_rewards_are_those_of_the_set(example, model
         accelerator=SimpleNamespace(unwrap_model=lambda m: m, process_index=0),
         state=SimpleNamespace(global_step=3),
     )
-    out = rollout(prompts, trainer)
+    output = rollout(prompts, trainer)
     words = load_words()
     rewards = build_rewards("phase1", build_knowledge(words))
-    assert len({len(parts) for parts in out["completion_ids"]}) > 1
+    assert len({len(parts) for parts in output["completion_ids"]}) > 1
     for number, secret in enumerate(secrets):
-        ids, mask = out["completion_ids"][number], out["env_mask"][number]
+        ids, mask = output["completion_ids"][number], output["env_mask"][number]
         game = Game(secret, words.allowed_set)
-        for answer in drawn_parts(ids, mask):
+        for answer in answer_parts(ids, mask):
             assert answer[-1] in tokenizer.stop_ids
             text = tokenizer.decode(answer)
             game.play(parse(text).guess, text=text, reason=parse(text).reason, tokens=len(answer))
-        assert out["won"][number] == game.won
-        assert out["game_reward"][number] == pytest.approx(rewards.reward(game).total)
-        heat = setup.recipe.sampling.temperature
-        whole = full_logprobs(model, out["prompt_ids"][number] + ids, temperature=heat)
-        seen = np.array(out["logprobs"][number])
-        gaps = np.abs(whole[-len(ids) :] - seen)[np.array(mask, bool)]
+        assert output["won"][number] == game.won
+        assert output["game_reward"][number] == pytest.approx(rewards.reward(game).total)
+        temperature = setup.recipe.sampling.temperature
+        expected = full_logprobs(model, output["prompt_ids"][number] + ids, temperature=temperature)
+        logprobs = np.array(output["logprobs"][number])
+        gaps = np.abs(expected[-len(ids) :] - logprobs)[np.array(mask, bool)]
         assert gaps.max() < 1e-4
-        assert not seen[~np.array(mask, bool)].any()
+        assert not logprobs[~np.array(mask, bool)].any()
 
 
 def assert_first_turns_are_standardised(batch: dict[str, Any]) -> None:
     """All games of a group of four play turn 1, so each is compared with all."""
     sums = torch.tensor([sum(rewards) for rewards, _ in batch["games"]]).reshape(-1, 4)
-    wanted = (sums - sums.mean(1, keepdim=True)) / sums.std(1, keepdim=True)
+    expected = (sums - sums.mean(1, keepdim=True)) / sums.std(1, keepdim=True)
     for row, (_, tokens), value in zip(
-        batch["advantages"], batch["games"], wanted.flatten(), strict=True
+        batch["advantages"], batch["games"], expected.flatten(), strict=True
     ):
         torch.testing.assert_close(row[: tokens[0]], value.repeat(tokens[0]), atol=1e-5, rtol=0)
 
@@ -95,7 +95,7 @@ def test_trl_trains_two_steps_on_the_tokens_that_were_drawn(
 ):
     monkeypatch.setattr(example, "SECRETS", 2)
     monkeypatch.setattr(example, "GAMES", 4)
-    seen: list[dict[str, Any]] = []
+    batches: list[dict[str, Any]] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TRL's own
         trainer = example.build_trainer(
@@ -109,18 +109,18 @@ def test_trl_trains_two_steps_on_the_tokens_that_were_drawn(
                 ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
                 mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
                 length = batch["completion_ids"].shape[1]
-                found = trainer._get_per_token_logps_and_entropies(
+                logprobs = trainer._get_per_token_logps_and_entropies(
                     trainer.model, ids, mask, length
                 )[0]
             games = [(row["turn_rewards"], row["turn_tokens"]) for row in inputs]
-            seen.append({**batch, "trainer": found, "games": games})
+            batches.append({**batch, "trainer": logprobs, "games": games})
             return batch
 
         trainer._generate_and_score_completions = watch
         before = weights_of(trainer.model)
         trainer.train()
-    assert len(seen) == 2
-    for batch in seen:
+    assert len(batches) == 2
+    for batch in batches:
         drawn = (batch["completion_mask"] * batch["tool_mask"]).bool()
         assert drawn.any() and not drawn.all()
         gap = (batch["trainer"] - batch["sampling_per_token_logps"])[drawn].abs()

@@ -92,5 +92,5 @@ def test_verifiers_plays_the_games_of_eval(address: str, tmp_path: Path) -> None
     totals = [sum(r["score"] * r["weight"] for r in trace["rewards"].values()) for trace in traces]
     assert sum(totals) / GAMES == pytest.approx(summary["reward"], abs=1e-6)
     assert [sum(trace["info"]["turn_rewards"]) for trace in traces] == pytest.approx(totals)
-    won = sum(trace["metrics"]["won"] for trace in traces) / GAMES
-    assert won == pytest.approx(summary["win_rate"])
+    win_rate = sum(trace["metrics"]["won"] for trace in traces) / GAMES
+    assert win_rate == pytest.approx(summary["win_rate"])

@@ -37,37 +37,37 @@ def written(tmp_path_factory) -> Path:
 def test_the_command_of_the_docs_writes_rows_that_datasets_reads(written, tmp_path):
     for part in ("train", "val", "test"):
         path = str(written / f"{part}.parquet")
-        found = datasets.load_dataset(
+        rows = datasets.load_dataset(
             "parquet", data_files=path, split="train", cache_dir=str(tmp_path)
         )
-        secrets = [row["extra_info"]["secret"] for row in found]
+        secrets = [row["extra_info"]["secret"] for row in rows]
         assert tuple(secrets) == SPLITS.secrets(part)
-        assert set(found["agent_name"]) == {"wordle"}
-        assert {row["extra_info"]["splits"] for row in found} == {SPLITS.digest}
-        assert [row["ground_truth"] for row in found["reward_model"]] == secrets
-        assert [message["role"] for message in found[0]["prompt"]] == ["system", "user"]
+        assert set(rows["agent_name"]) == {"wordle"}
+        assert {row["extra_info"]["splits"] for row in rows} == {SPLITS.digest}
+        assert [row["ground_truth"] for row in rows["reward_model"]] == secrets
+        assert [message["role"] for message in rows[0]["prompt"]] == ["system", "user"]
     [loop] = yaml.safe_load((written / YAML).read_text())
     assert loop["name"] == "wordle" and loop["game"]["max_tokens"] == 256
 
 
 def test_the_launch_script_has_the_experiments_keys_and_lets_arguments_win(written, tmp_path):
-    fake, log = tmp_path / "python", tmp_path / "log"
-    fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@" >> "$LOG"\n')
-    fake.chmod(0o755)
-    env = {"PATH": "/bin:/usr/bin", "PYTHON": str(fake), "LOG": str(log), "NNODES": "4"}
+    stub, log = tmp_path / "python", tmp_path / "log"
+    stub.write_text('#!/bin/sh\nprintf "%s\\n" "$@" >> "$LOG"\n')
+    stub.chmod(0o755)
+    env = {"PATH": "/bin:/usr/bin", "PYTHON": str(stub), "LOG": str(log), "NNODES": "4"}
     env["PYTHONPATH"] = "/first"
     script = [str(ROOT / "examples/verl/train.sh"), str(written), "trainer.test_freq=7"]
     subprocess.run(["bash", *script], env=env, check=True)
     lines = log.read_text().splitlines()
     assert lines[:2] == ["-m", "verl.trainer.main_ppo"] and lines[-1] == "trainer.test_freq=7"
-    given = dict(line.split("=", 1) for line in lines[2:])
-    assert given["actor_rollout_ref.model.path"] == "'Qwen/Qwen2.5-3B-Instruct'"
-    assert given["actor_rollout_ref.rollout.n"] == "8"
-    assert given["actor_rollout_ref.model.lora_rank"] == "32"
-    assert given["trainer.nnodes"] == "4" and given["trainer.n_gpus_per_node"] == "1"
-    assert given["data.train_files"].strip("'") == f"{written}/train.parquet"
+    overrides = dict(line.split("=", 1) for line in lines[2:])
+    assert overrides["actor_rollout_ref.model.path"] == "'Qwen/Qwen2.5-3B-Instruct'"
+    assert overrides["actor_rollout_ref.rollout.n"] == "8"
+    assert overrides["actor_rollout_ref.model.lora_rank"] == "32"
+    assert overrides["trainer.nnodes"] == "4" and overrides["trainer.n_gpus_per_node"] == "1"
+    assert overrides["data.train_files"].strip("'") == f"{written}/train.parquet"
     [loop] = yaml.safe_load((written / YAML).read_text())
-    place = given["+ray_kwargs.ray_init.runtime_env.env_vars.PYTHONPATH"].strip("'")
+    place = overrides["+ray_kwargs.ray_init.runtime_env.env_vars.PYTHONPATH"].strip("'")
     module, name = loop["_target_"].split(".")
     assert place.startswith("/first:")
     assert f"class {name}(" in Path(place.split(":")[-1], f"{module}.py").read_text()

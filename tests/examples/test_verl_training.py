@@ -45,8 +45,8 @@ class Run:
 
     def metric(self, name: str) -> list[float]:
         """A metric of each step, as verl printed it."""
-        found = re.findall(rf"{re.escape(name)}:([-\d.e]+)", self.printed)
-        return [float(value) for value in found]
+        values = re.findall(rf"{re.escape(name)}:([-\d.e]+)", self.printed)
+        return [float(value) for value in values]
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one node", "two nodes"])
@@ -58,9 +58,9 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     write_files["main"]([*SETTINGS, f"output={folder}"])
     with ray_nodes(request.param, log) as env:
         env["NNODES"] = str(request.param)
-        done = run_script(folder, env, f"trainer.validation_data_dir={log}", limit=1800)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return Run(nodes=request.param, folder=folder, log=log, printed=done.stdout)
+        result = run_script(folder, env, f"trainer.validation_data_dir={log}", limit=1800)
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    return Run(nodes=request.param, folder=folder, log=log, printed=result.stdout)
 
 
 def test_sampler_and_trainer_agree_before_and_after_an_update(run):

@@ -17,29 +17,29 @@ def counting_oracle(guesses: np.ndarray, secret: str) -> np.ndarray:
     that are not in place, are fewer than the secret has.
     """
     target = np.frombuffer(secret.encode(), dtype=np.uint8)
-    has = np.bincount(target, minlength=256).astype(np.uint8)
+    counts = np.bincount(target, minlength=256).astype(np.uint8)
     letters = np.ascontiguousarray(guesses.T)
     same = letters == target[:, None]
     codes = np.zeros(len(guesses), dtype=np.int64)
     for i in range(5):
         is_copy = letters == letters[i]
-        in_place = (is_copy & same).sum(axis=0, dtype=np.uint8)
-        earlier = (is_copy & ~same)[:i].sum(axis=0, dtype=np.uint8)
-        digit = np.where(same[i], 2, np.where(in_place + earlier < has[letters[i]], 1, 0))
+        num_placed = (is_copy & same).sum(axis=0, dtype=np.uint8)
+        num_earlier = (is_copy & ~same)[:i].sum(axis=0, dtype=np.uint8)
+        digit = np.where(same[i], 2, np.where(num_placed + num_earlier < counts[letters[i]], 1, 0))
         codes += digit * 3 ** (4 - i)
     return codes
 
 
 def erasing_oracle(guess: str, secret: str) -> int:
     """One code by the schoolbook method: cross out letters of the secret."""
-    left, marks = list(secret), [0] * 5
+    letters, marks = list(secret), [0] * 5
     for i in range(5):
         if guess[i] == secret[i]:
-            marks[i], left[i] = 2, ""
+            marks[i], letters[i] = 2, ""
     for i in range(5):
-        if marks[i] == 0 and guess[i] in left:
+        if marks[i] == 0 and guess[i] in letters:
             marks[i] = 1
-            left[left.index(guess[i])] = ""
+            letters[letters.index(guess[i])] = ""
     return int("".join(map(str, marks)), 3)
 
 
@@ -85,10 +85,10 @@ def test_second_use_of_the_table_reads_the_file_of_the_first(tmp_path):
 def test_a_torn_cache_file_is_rebuilt_and_a_blocked_folder_only_means_no_cache(tmp_path):
     expected = feedback_table(SMALL, cache_dir=tmp_path).copy()
     (file,) = tmp_path.iterdir()
-    whole = file.read_bytes()
-    for left in (0, 5, 130):
-        file.write_bytes(whole[:left])
+    content = file.read_bytes()
+    for size in (0, 5, 130):
+        file.write_bytes(content[:size])
         assert (feedback_table(SMALL, cache_dir=tmp_path) == expected).all()
-        assert file.read_bytes() == whole
+        assert file.read_bytes() == content
     assert list(tmp_path.iterdir()) == [file]  # no temporary file is left
     assert (feedback_table(SMALL, cache_dir=file / "cache") == expected).all()

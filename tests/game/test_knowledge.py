@@ -20,7 +20,7 @@ def small() -> Knowledge:
     return Knowledge(lists, build_table(lists))
 
 
-def after(secret: str, *guesses: str) -> State:
+def state_after(secret: str, *guesses: str) -> State:
     clues = tuple(Clue(guess, feedback_code(guess, secret)) for guess in guesses)
     return State(clues, len(clues))
 
@@ -47,22 +47,22 @@ def random_states(knowledge: Knowledge, count: int, seed: int) -> list[State]:
         state = State()
         for _ in range(i % 4):
             guess = str(draw.choice(slow_candidates(knowledge, state)))
-            state = after(secret, *state.guesses, guess)
+            state = state_after(secret, *state.guesses, guess)
         states.append(state)
     return states
 
 
 def test_candidates_and_entropies_are_those_of_the_slow_definitions(small):
     for state in random_states(small, 12, seed=4):
-        left, mask = slow_candidates(small, state), small.candidates(state)
-        assert small.candidate_words(state) == left
-        fitting = [fits(word, state) for word in small.words.allowed]
-        assert small.consistent_allowed(state).tolist() == fitting
-        expected = [slow_bits(guess, left) for guess in small.words.allowed]
+        words, mask = slow_candidates(small, state), small.candidates(state)
+        assert small.candidate_words(state) == words
+        flags = [fits(word, state) for word in small.words.allowed]
+        assert small.consistent_allowed(state).tolist() == flags
+        expected = [slow_bits(guess, words) for guess in small.words.allowed]
         assert small.entropies(mask) == pytest.approx(expected, abs=1e-12)
         assert small.best_entropy(state) == pytest.approx(max(expected), abs=1e-12)
         for guess in (small.words.allowed[3], "eerie", "qqqqq"):
-            assert small.entropy(guess, mask) == pytest.approx(slow_bits(guess, left), abs=1e-12)
+            assert small.entropy(guess, mask) == pytest.approx(slow_bits(guess, words), abs=1e-12)
 
 
 def test_best_entropy_where_no_guess_tells_all_candidates_apart():
@@ -76,16 +76,16 @@ def test_best_entropy_where_no_guess_tells_all_candidates_apart():
 
 
 def test_nothing_can_be_gained_once_one_candidate_is_left_or_none(original):
-    state = after("crane", "crane")
+    state = state_after("crane", "crane")
     assert original.candidate_words(state) == ["crane"]
     assert original.best_entropy(state) == 0.0
     assert original.entropy("slate", original.candidates(state)) == 0.0
     assert original.value("crane", state) == 1.0
     assert original.value("slate", state) == 0.0
-    nothing = State((Clue("zzzzz", 242),), 1)
-    assert original.candidate_words(nothing) == []
-    assert original.best_entropy(nothing) == original.value("abbey", nothing) == 0.0
-    assert original.outlook("abbey", original.candidates(nothing)) == (0.0, 0.0)
+    dead_end = State((Clue("zzzzz", 242),), 1)
+    assert original.candidate_words(dead_end) == []
+    assert original.best_entropy(dead_end) == original.value("abbey", dead_end) == 0.0
+    assert original.outlook("abbey", original.candidates(dead_end)) == (0.0, 0.0)
 
 
 def test_values_and_words_left_are_the_published_ones(original):
@@ -109,38 +109,38 @@ def test_values_and_words_left_are_the_published_ones(original):
     ],
 )
 def test_broken_clues_are_counted_by_kind(guess, broken):
-    assert broken_clues(guess, letter_facts(after("crept", "sleep").clues)) == broken
+    assert broken_clues(guess, letter_facts(state_after("crept", "sleep").clues)) == broken
 
 
 def test_guess_breaks_no_clue_exactly_when_it_is_consistent(original):
     draw = np.random.default_rng(9)
-    seen = Counter()
+    counts = Counter()
     for state in random_states(original, 16, seed=10):
-        left = slow_candidates(original, state)
-        for guess in [*draw.choice(original.words.allowed, 30).tolist(), left[0], left[-1]]:
+        words = slow_candidates(original, state)
+        for guess in [*draw.choice(original.words.allowed, 30).tolist(), words[0], words[-1]]:
             assert original.is_consistent(guess, state) == fits(guess, state)
-            broken = broken_clues(guess, letter_facts(state.clues)).total
-            assert (broken == 0) == fits(guess, state)
-            seen[broken == 0] += 1
-    assert min(seen[True], seen[False]) > 25
+            total = broken_clues(guess, letter_facts(state.clues)).total
+            assert (total == 0) == fits(guess, state)
+            counts[total == 0] += 1
+    assert min(counts[True], counts[False]) > 25
 
 
 def test_so_does_every_guess_of_two_letters():
     words = ["".join(letters) for letters in product("ab", repeat=5)]
     codes = {pair: feedback_code(*pair) for pair in product(words, words)}
     for secret, guess in product(words, words):
-        facts = letter_facts(after(secret, guess).clues)
-        for later in words:
-            fitting = codes[guess, later] == codes[guess, secret]
-            assert (broken_clues(later, facts).total == 0) == fitting
+        facts = letter_facts(state_after(secret, guess).clues)
+        for word in words:
+            fitting = codes[guess, word] == codes[guess, secret]
+            assert (broken_clues(word, facts).total == 0) == fitting
 
 
 def test_over_allowed_words_every_allowed_word_that_fits_is_a_candidate(small):
-    over = small.over_allowed
-    assert over.words.answers == over.words.allowed == small.words.allowed
+    knowledge = small.over_allowed
+    assert knowledge.words.answers == knowledge.words.allowed == small.words.allowed
     for state in random_states(small, 4, seed=12):
-        left = slow_candidates(over, state)
-        assert over.candidate_words(state) == left
-        assert set(left) > set(slow_candidates(small, state)) or len(left) < 3
-        best = max(slow_bits(guess, left) for guess in small.words.allowed)
-        assert over.best_entropy(state) == pytest.approx(best, abs=1e-9)
+        words = slow_candidates(knowledge, state)
+        assert knowledge.candidate_words(state) == words
+        assert set(words) > set(slow_candidates(small, state)) or len(words) < 3
+        best = max(slow_bits(guess, words) for guess in small.words.allowed)
+        assert knowledge.best_entropy(state) == pytest.approx(best, abs=1e-9)

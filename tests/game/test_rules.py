@@ -43,24 +43,24 @@ def test_marks_of_repeated_letters_follow_the_real_game(guess, secret, expected)
 
 
 def test_game_is_won_by_the_secret_and_records_every_turn():
-    played = game()
-    first = played.play("slate", text="<guess>slate</guess>", tokens=7)
-    last = played.play("crept")
-    assert played.status is GameStatus.WON and played.won and last.won and not first.won
-    assert played.state.turn == 2 and played.state.guesses == ("slate", "crept")
-    assert [turn.state.turn for turn in played.turns] == [0, 1]
+    match = game()
+    first = match.play("slate", text="<guess>slate</guess>", tokens=7)
+    last = match.play("crept")
+    assert match.status is GameStatus.WON and match.won and last.won and not first.won
+    assert match.state.turn == 2 and match.state.guesses == ("slate", "crept")
+    assert [turn.state.turn for turn in match.turns] == [0, 1]
     assert (first.text, first.tokens) == ("<guess>slate</guess>", 7)
     with pytest.raises(ValueError, match="the game is over"):
-        played.play("crane")
+        match.play("crane")
 
 
 def test_game_is_lost_after_its_turns_and_won_by_the_last_one():
-    lost, won = game(max_turns=2), game(max_turns=2)
-    for played in (lost, won):
-        played.play("slate")
-    lost.play("crane")
-    won.play("crept")
-    assert (lost.status, won.status) == (GameStatus.LOST, GameStatus.WON)
+    loss, win = game(max_turns=2), game(max_turns=2)
+    for match in (loss, win):
+        match.play("slate")
+    loss.play("crane")
+    win.play("crept")
+    assert (loss.status, win.status) == (GameStatus.LOST, GameStatus.WON)
 
 
 @pytest.mark.parametrize(
@@ -72,23 +72,23 @@ def test_game_is_lost_after_its_turns_and_won_by_the_last_one():
     ],
 )
 def test_a_non_word_and_an_unparsable_answer_cost_what_their_settings_say(cost, used, status):
-    played = game(invalid=cost)
-    turn = played.play("zzzzz")
+    match = game(invalid=cost)
+    turn = match.play("zzzzz")
     assert (turn.kind, turn.feedback) == (TurnKind.NOT_A_WORD, None)
-    assert (played.state, played.status) == (State(turn=used), status)
-    played = game(invalid="accept", unparsable=cost)
-    turn = played.play(None, text="THINK", reason="no_guess_tag")
+    assert (match.state, match.status) == (State(turn=used), status)
+    match = game(invalid="accept", unparsable=cost)
+    turn = match.play(None, text="THINK", reason="no_guess_tag")
     assert (turn.kind, turn.reason) == (TurnKind.UNPARSABLE, "no_guess_tag")
-    assert (played.state, played.status) == (State(turn=used), status)
+    assert (match.state, match.status) == (State(turn=used), status)
 
 
 def test_retries_are_counted_over_the_game_and_then_cost_turns():
-    played = game(invalid="retry", unparsable="retry", max_retries=2, max_turns=3)
+    match = game(invalid="retry", unparsable="retry", max_retries=2, max_turns=3)
     for guess in ("zzzzz", None, "zzzzz", None):
-        played.play(guess)
-    assert (played.retries, played.state.turn, len(played.turns)) == (2, 2, 4)
-    played.play("zzzzz")
-    assert played.status is GameStatus.LOST
+        match.play(guess)
+    assert (match.retries, match.state.turn, len(match.turns)) == (2, 2, 4)
+    match.play("zzzzz")
+    assert match.status is GameStatus.LOST
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,10 @@ def test_hard_mode_binds_places_and_seen_letters(guess, after, secret, broken):
 
 
 def test_guess_that_breaks_hard_mode_costs_what_a_non_word_costs():
-    easy, hard = game(), game(hard_mode=True)
-    for played in (easy, hard):
-        played.play("slate")
-        played.play("crane")
-    assert [turn.kind for turn in easy.turns] == [TurnKind.ACCEPTED] * 2
-    assert hard.turns[1].kind is TurnKind.BREAKS_HARD_MODE
-    assert (hard.state.turn, len(hard.state.clues)) == (2, 1)
+    easy_game, hard_game = game(), game(hard_mode=True)
+    for match in (easy_game, hard_game):
+        match.play("slate")
+        match.play("crane")
+    assert [turn.kind for turn in easy_game.turns] == [TurnKind.ACCEPTED] * 2
+    assert hard_game.turns[1].kind is TurnKind.BREAKS_HARD_MODE
+    assert (hard_game.state.turn, len(hard_game.state.clues)) == (2, 1)

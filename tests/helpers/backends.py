@@ -58,12 +58,12 @@ def mlx_backend() -> Backend:
     from tests.helpers.mlx_tiny import mlx_gradients, mlx_policy_of
 
     def tensors(arrays: Any) -> dict[str, torch.Tensor]:
-        exact = {name: mx.array(array).astype(mx.float32) for name, array in dict(arrays).items()}
-        return {name: torch.tensor(np.array(array)) for name, array in exact.items()}
+        floats = {name: mx.array(array).astype(mx.float32) for name, array in dict(arrays).items()}
+        return {name: torch.tensor(np.array(array)) for name, array in floats.items()}
 
     def value_and_slope(formula: Any, *arrays: np.ndarray) -> tuple[float, np.ndarray]:
-        given = [mx.array(np.asarray(a, np.float32)) for a in arrays]
-        value, slope = mx.value_and_grad(lambda *a: formula(mx, *a).sum())(*given)
+        inputs = [mx.array(np.asarray(a, np.float32)) for a in arrays]
+        value, slope = mx.value_and_grad(lambda *a: formula(mx, *a).sum())(*inputs)
         return value.item(), np.array(slope)
 
     return Backend(

@@ -59,8 +59,8 @@ class Tab:
         from axe_playwright_python.sync_playwright import Axe
 
         # A picture within the page has an address, too, but nobody is asked for it.
-        elsewhere = [one for one in self.asked if not one.startswith((self.home, "data:"))]
-        faults = [*self.page.evaluate(LAYOUT_FAULTS), *self.complaints, *elsewhere]
+        strays = [url for url in self.asked if not url.startswith((self.home, "data:"))]
+        faults = [*self.page.evaluate(LAYOUT_FAULTS), *self.complaints, *strays]
         for fault in Axe().run(self.page).response["violations"]:
             faults += [f"{fault['id']}: {node['html'][:100]}" for node in fault["nodes"]]
         assert not faults, f"{name}:\n" + "\n".join(faults)

@@ -21,17 +21,17 @@ class Diary(Callback):
     def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.write("gradient", trainer.global_step)
 
-    def on_before_optimizer_step(self, *given: Any) -> None:
-        self.write("optimizer", type(given[-1]).__name__)
+    def on_before_optimizer_step(self, *args: Any) -> None:
+        self.write("optimizer", type(args[-1]).__name__)
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         pl_module.log("diary/step", float(trainer.global_step))
-        shown = trainer.callback_metrics
-        self.write("step", trainer.global_step, trainer.current_epoch, float(shown["loss"]))
+        metrics = trainer.callback_metrics
+        self.write("step", trainer.global_step, trainer.current_epoch, float(metrics["loss"]))
         if trainer.global_step == self.fails:
             raise LookupError("no such\npage")
         trainer.should_stop |= trainer.global_step == self.ends
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        shown = trainer.callback_metrics
-        self.write("validation", trainer.global_step, float(shown["val/win_rate"]))
+        metrics = trainer.callback_metrics
+        self.write("validation", trainer.global_step, float(metrics["val/win_rate"]))

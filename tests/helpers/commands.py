@@ -49,18 +49,18 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in files if p.name != ".lock"}
 
 
-def error_of(told: str) -> str:
+def error_of(text: str) -> str:
     """The line about an error on standard error. Above it, a slow command says what it does."""
-    [line] = [line for line in told.splitlines() if line.startswith("error: ")]
-    assert told.rstrip().endswith(line) and "Traceback" not in told
+    [line] = [line for line in text.splitlines() if line.startswith("error: ")]
+    assert text.rstrip().endswith(line) and "Traceback" not in text
     return line
 
 
 def command(*arguments: str, **options: object) -> tuple[subprocess.CompletedProcess, float]:
     """A command as a user types it, and the seconds of processor that it took."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, **options
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return done, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return result, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -25,15 +25,15 @@ def composed(*overrides: str, name: str = "config") -> DictConfig:
     Hydra needs 0.15 s to put the files of the chosen options together, and the tests compose 800
     times. So each choice of options is composed once, and Hydra's own function sets the values.
     """
-    chosen = ("experiment=", "init_from=")
-    if name == "config" and not any(override.startswith(chosen) for override in overrides):
+    prefixes = ("experiment=", "init_from=")
+    if name == "config" and not any(override.startswith(prefixes) for override in overrides):
         overrides = ("experiment=none", *overrides)
-    given = expand(overrides)
-    choices = [override for override in given if _chooses(override)]
-    rest = [override for override in given if not _chooses(override)]
+    settings = expand(overrides)
+    choices = [override for override in settings if _chooses(override)]
+    rest = [override for override in settings if not _chooses(override)]
     values = OverridesParser.create().parse_overrides(rest)
     if any(value.is_hydra_override() or value.is_sweep_override() for value in values):
-        return pickle.loads(_composed(name, *given))
+        return pickle.loads(_composed(name, *settings))
     config = pickle.loads(_composed(name, *choices))
     ConfigLoaderImpl._apply_overrides_to_config(values, config)
     return config

@@ -20,11 +20,11 @@ class Spy:
         return self.inner.max_context
 
     def complete(self, prompts: Sequence[Sequence[int]], *rest: Any) -> list[Completion]:
-        drawn = self.inner.complete(prompts, *rest)
+        completions = self.inner.complete(prompts, *rest)
         self.most = max(self.most, len(prompts))
-        for ids, answer in zip(prompts, drawn, strict=True):
+        for ids, answer in zip(prompts, completions, strict=True):
             self.asked.append((list(ids), list(answer.ids)))
-        return drawn
+        return completions
 
     @property
     def conversations(self) -> list[tuple[list[int], list[bool]]]:
@@ -32,11 +32,11 @@ class Spy:
 
         For conversations of which each goes on from one that was asked before.
         """
-        whole: list[tuple[list[int], list[bool]]] = []
+        talks: list[tuple[list[int], list[bool]]] = []
         for prompt, answer in self.asked:
-            known = [talk for talk in whole if talk[0] == prompt[: len(talk[0])]]
-            before = max(known, key=lambda talk: len(talk[0]), default=([], []))
-            whole = [talk for talk in whole if talk is not before]
-            between = [False] * (len(prompt) - len(before[0]))
-            whole.append(([*prompt, *answer], [*before[1], *between, *[True] * len(answer)]))
-        return whole
+            matches = [talk for talk in talks if talk[0] == prompt[: len(talk[0])]]
+            start = max(matches, key=lambda talk: len(talk[0]), default=([], []))
+            talks = [talk for talk in talks if talk is not start]
+            gap = [False] * (len(prompt) - len(start[0]))
+            talks.append(([*prompt, *answer], [*start[1], *gap, *[True] * len(answer)]))
+        return talks

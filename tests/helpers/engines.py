@@ -74,17 +74,17 @@ def vllm_model(model: Any) -> EngineModel:
         lora = LoraConfig(target_modules="all-linear", task_type="CAUSAL_LM")
         get_peft_model(plain_copy(model), lora).save_pretrained(folder.name)
     servers = [SmallServer(plain_copy(model), seed=seed) for seed in (0, 1)]
-    opened: list[Any] = [*servers]
+    resources: list[Any] = [*servers]
 
     def new(lm: Any, *, stops: frozenset[int], max_context: int) -> Any:
         engine = served_by(servers, prompts_at_once=2, stop_ids=stops, max_context=max_context)
         engine.load(folder.name)
-        opened.insert(0, engine)
+        resources.insert(0, engine)
         return engine
 
     def close() -> None:
-        for one in opened:
-            one.close()
+        for resource in resources:
+            resource.close()
         folder.cleanup()
 
     plain = plain_copy(model)
@@ -101,9 +101,9 @@ ENGINE_MODELS: dict[str, Callable[[], EngineModel]] = {
 }
 
 
-def assert_same(one: list[list[Completion]], other: list[list[Completion]]) -> None:
-    for mine, theirs in zip(one, other, strict=True):
-        assert [c.ids for c in mine] == [c.ids for c in theirs]
-        assert [c.stop for c in mine] == [c.stop for c in theirs]
-        for a, b in zip(mine, theirs, strict=True):
+def assert_same(actual: list[list[Completion]], expected: list[list[Completion]]) -> None:
+    for answers, references in zip(actual, expected, strict=True):
+        assert [c.ids for c in answers] == [c.ids for c in references]
+        assert [c.stop for c in answers] == [c.stop for c in references]
+        for a, b in zip(answers, references, strict=True):
             assert np.allclose(a.logprobs, b.logprobs, atol=1e-4)

@@ -27,8 +27,8 @@ def save_base(folder: Path, family: str) -> Path:
         torch.manual_seed(3)
         # With places for a whole prompt.
         sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 1024}
-        wide = LlamaConfig(**{**WIDE, "hidden_size": 64}, **IDS)
-        config = wide if family == "wider" else GPT2Config(vocab_size=VOCAB, **sizes, **IDS)
+        llama = LlamaConfig(**{**WIDE, "hidden_size": 64}, **IDS)
+        config = llama if family == "wider" else GPT2Config(vocab_size=VOCAB, **sizes, **IDS)
         model = AutoModelForCausalLM.from_config(config)
     else:
         model = build(family)
@@ -39,8 +39,8 @@ def save_base(folder: Path, family: str) -> Path:
 
 def save_adapter(base: Path, folder: Path, size: float = 0.2) -> Path:
     """An adapter that changes what its base says, in PEFT's form. size: of its random weights."""
-    plain: Any = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-    model = add_lora(plain, LoraSettings(rank=4, alpha=6.0), seed=0)
+    base_model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    model = add_lora(base_model, LoraSettings(rank=4, alpha=6.0), seed=0)
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -53,8 +53,8 @@ def save_adapter(base: Path, folder: Path, size: float = 0.2) -> Path:
 def save_run(root: Path, model: Path, *overrides: str) -> Path:
     """A run folder whose only checkpoint, of step 2, holds a copy of a model's folder."""
     run = RunFolder.create(root, "small")
-    given = ["words.test=6", "words.val=6", "sampling.max_tokens=12", "model.max_context=1024"]
-    keep_config(run, resolve(composed(*given, *overrides)))
+    settings = ["words.test=6", "words.val=6", "sampling.max_tokens=12", "model.max_context=1024"]
+    keep_config(run, resolve(composed(*settings, *overrides)))
     run.write_manifest(seeds={"seed": 0}, digests={}, command=["train.py", "prompt='letters'"])
     store = CheckpointStore(run.checkpoints)
 

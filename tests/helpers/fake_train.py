@@ -33,31 +33,31 @@ class Fake:
 
 def main() -> None:
     fake = Fake(**json.loads(os.environ.get("FAKE", "{}")))
-    given = {k: v.strip("'") for k, _, v in (a.partition("=") for a in sys.argv[1:])}
-    if "resume" in given:
-        run = RunFolder(Path(given["resume"]))
-        given = run.manifest()["given"]
+    args = {k: v.strip("'") for k, _, v in (a.partition("=") for a in sys.argv[1:])}
+    if "resume" in args:
+        run = RunFolder(Path(args["resume"]))
+        args = run.manifest()["given"]
     else:
-        run = RunFolder.create(given["output_dir"], "fake")
+        run = RunFolder.create(args["output_dir"], "fake")
         write_json(run.path / "config.yaml", {"trainer": {"steps": fake.steps}})  # JSON is YAML
-        write_json(run.path / "manifest.json", {"status": "running", "given": given})
+        write_json(run.path / "manifest.json", {"status": "running", "given": args})
     with run.lock():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-        train(run, fake, float(given.get("x", 0.0)), fake.by_seed * int(given.get("seed", 0)))
+        train(run, fake, float(args.get("x", 0.0)), fake.by_seed * int(args.get("seed", 0)))
     sys.exit(fake.code)
 
 
-def train(run: RunFolder, fake: Fake, x: float, more: float) -> None:
+def train(run: RunFolder, fake: Fake, x: float, bonus: float) -> None:
     checkpoint = run.path / "checkpoint.json"
-    done = json.loads(checkpoint.read_text())["step"] if checkpoint.exists() else 0
+    last_step = json.loads(checkpoint.read_text())["step"] if checkpoint.exists() else 0
     log, best = run.log("metrics"), 0.0
-    log.truncate_after(done)
-    for step in range(done + 1, fake.steps + 1):
+    log.truncate_after(last_step)
+    for step in range(last_step + 1, fake.steps + 1):
         time.sleep(fake.seconds)
         while fake.hold and step == 3 and not Path(fake.hold).exists():
             time.sleep(0.02)
         metrics = {"total/games": 10 * step, "time/step": 0.5, "groups/zero_spread": 0.25}
-        best = 0.5 * x + 0.01 * step + more
+        best = 0.5 * x + 0.01 * step + bonus
         # As in a real run, a signal waits until the step is complete.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         log.append(step, {**metrics, "val/win_rate": best})
@@ -73,9 +73,9 @@ def train(run: RunFolder, fake: Fake, x: float, more: float) -> None:
             sys.exit(f"Traceback\nerror: {fake.fail}")
     if fake.summary:
         value = best if fake.value == -1.0 else fake.value
-        tested = {"win_rate": 0.25, "mean_guesses_with_losses": 4.5}
-        about = {"best_step": fake.steps, "lineage": f"lineage: fake. {'word ' * 30}"}
-        summary = {"val_win_rate": value, **about, **tested}
+        report = {"win_rate": 0.25, "mean_guesses_with_losses": 4.5}
+        details = {"best_step": fake.steps, "lineage": f"lineage: fake. {'word ' * 30}"}
+        summary = {"val_win_rate": value, **details, **report}
         write_json(run.path / "summary.json", summary)
 
 

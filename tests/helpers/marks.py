@@ -7,5 +7,5 @@ from wordle_rl.policy.models import fetched_folder
 
 def needs_real(name: str) -> list[pytest.MarkDecorator]:
     """The marks of a test that needs the weights of a fetched model."""
-    there = fetched_folder(name).is_dir()
-    return [pytest.mark.real, pytest.mark.skipif(not there, reason=f"wordle-rl fetch {name}")]
+    exists = fetched_folder(name).is_dir()
+    return [pytest.mark.real, pytest.mark.skipif(not exists, reason=f"wordle-rl fetch {name}")]

@@ -27,15 +27,15 @@ def settings_of(path: str | Path, **fields: Any) -> ModelSettings:
 def loaded_from(model: Any) -> mlx_models.LoadedModel:
     """A torch model, or peft model, by way of the disk."""
     with tempfile.TemporaryDirectory() as name:
-        base, adapted = Path(name, "base"), Path(name, "mlx")
+        base, adapter = Path(name, "base"), Path(name, "mlx")
         qwen_like_tokenizer().save_pretrained(base)
         if not hasattr(model, "peft_config"):
             model.save_pretrained(base)
             return mlx_models.load_model(settings_of(base), precision="fp32")
         save_base(model, base)
         model.save_pretrained(Path(name, "peft"), selected_adapters=["default"])
-        convert_adapter(Path(name, "peft"), adapted, base=str(base))
-        return mlx_models.load_model(settings_of(adapted), precision="fp32")
+        convert_adapter(Path(name, "peft"), adapter, base=str(base))
+        return mlx_models.load_model(settings_of(adapter), precision="fp32")
 
 
 def save_base(model: Any, path: Path) -> None:
@@ -60,10 +60,10 @@ def mlx_policy_of(
 
 def mlx_gradients(policy: Policy, batch: Any, algorithm: Any) -> dict[str, np.ndarray]:
     """The gradient that an update would apply, by parameter; the weights stay as they are."""
-    caught: dict[str, np.ndarray] = {}
-    policy.machine.apply_gradients = lambda g: caught.update({n: np.array(v) for n, v in g.items()})
+    grads: dict[str, np.ndarray] = {}
+    policy.machine.apply_gradients = lambda g: grads.update({n: np.array(v) for n, v in g.items()})
     try:
         policy.update(batch, algorithm)
     finally:
         del policy.machine.apply_gradients
-    return caught
+    return grads

@@ -42,6 +42,6 @@ def played(secret, guesses, rules=None):
     return played_with(WORDS, secret, *guesses, rules=rules)
 
 
-def summary_of(games, rules=None, **more):
+def summary_of(games, rules=None, **fields):
     rules, knowledge = rules or Rules(), cast(Knowledge, FakeKnowledge())
-    return summarise(games, knowledge, player="fake", split="test", rules=rules, **more)
+    return summarise(games, knowledge, player="fake", split="test", rules=rules, **fields)

@@ -9,6 +9,6 @@ def kill_tree(pid: int) -> None:
     """Kill a process and what it started with SIGKILL."""
     with suppress(psutil.NoSuchProcess):
         parent = psutil.Process(pid)
-        for each in (*parent.children(recursive=True), parent):
+        for process in (*parent.children(recursive=True), parent):
             with suppress(psutil.NoSuchProcess):
-                each.kill()
+                process.kill()

@@ -40,11 +40,11 @@ UNLAWFUL = "phase1 without win or laws"  # as an earlier project had it
 @cache
 def shipped(name: str, form: str = "conversation") -> RewardSet:
     """The set of a file in conf/reward, or the UNLAWFUL one."""
-    given = node("reward", name.partition(" ")[0])
+    settings = node("reward", name.partition(" ")[0])
     if name == UNLAWFUL:
-        given["lawful"] = False
-        del given["components"]["win"]
-    return build_reward_set(given, KNOWLEDGE, form)
+        settings["lawful"] = False
+        del settings["components"]["win"]
+    return build_reward_set(settings, KNOWLEDGE, form)
 
 
 SETS = {name: shipped(name) for name in [*OPTIONS["reward"], UNLAWFUL]}

@@ -27,9 +27,9 @@ def predibase(secret: str, *guesses: str) -> dict[str, str]:
     }
 
 
-def pair(number: int, **more: Any) -> dict[str, Any]:
+def pair(number: int, **fields: Any) -> dict[str, Any]:
     """A plain prompt and its answer."""
-    return {"prompt": f"question {number}", "answer": f"<guess>crane</guess> {number}", **more}
+    return {"prompt": f"question {number}", "answer": f"<guess>crane</guess> {number}", **fields}
 
 
 def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:

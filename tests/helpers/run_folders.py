@@ -107,9 +107,9 @@ def make_run(
 
 
 def write_report(folder: Path, name: str, plays: Any, *, step: int) -> None:
-    found = games(plays)
-    records = ({"step": step, "split": "test", **game_record(game)} for game in found)
+    game_list = games(plays)
+    records = ({"step": step, "split": "test", **game_record(game)} for game in game_list)
     (folder / f"{name}_games.jsonl").write_bytes(b"".join(map(json_bytes, records)))
-    summary = summary_of(found) | {"lineage": "lineage: untrained.", "drawn": "greedy"}
+    summary = summary_of(game_list) | {"lineage": "lineage: untrained.", "drawn": "greedy"}
     file = "start.json" if name == "start" else "summary.json"
     write_json(folder / file, summary | ({} if name == "start" else {"exported_step": step}))

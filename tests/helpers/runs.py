@@ -81,16 +81,16 @@ def settings(folder: Path, stage: str) -> list[str]:
 
 def run(root: Path, *overrides: str) -> tuple[dict[str, Any], Path]:
     """Train into a new folder in root. Returns the summary and the run folder."""
-    given = [*overrides, f"output_dir={root}"]
-    before = set(root.iterdir())
-    summary = train(composed(*given), given)
-    [folder] = set(root.iterdir()) - before
+    arguments = [*overrides, f"output_dir={root}"]
+    folders = set(root.iterdir())
+    summary = train(composed(*arguments), arguments)
+    [folder] = set(root.iterdir()) - folders
     return summary, folder
 
 
 def resume(folder: Path, *overrides: str) -> dict[str, Any]:
-    given = [f"resume={folder}", *overrides]
-    return train(composed(*given), given)
+    arguments = [f"resume={folder}", *overrides]
+    return train(composed(*arguments), arguments)
 
 
 def metrics_of(folder: Path) -> list[dict[str, Any]]:
@@ -105,23 +105,23 @@ def without_clock(values: Any) -> Any:
 
 def files(folder: Path) -> set[str]:
     """The paths in a run folder. The page is left out: runs inside a test write none."""
-    found = {str(path.relative_to(folder)) for path in folder.rglob("*")}
-    return found - {"report.html"}
+    paths = {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    return paths - {"report.html"}
 
 
-def assert_equal_runs(one: Path, other: Path) -> None:
+def assert_equal_runs(folder_a: Path, folder_b: Path) -> None:
     """Both folders hold the same, bit for bit, but for clocks, paths and process numbers."""
-    assert files(one) == files(other)
-    for path in [*one.glob("*games.jsonl"), *one.glob("groups.jsonl")]:
-        assert path.read_bytes() == (other / path.name).read_bytes()
+    assert files(folder_a) == files(folder_b)
+    for path in [*folder_a.glob("*games.jsonl"), *folder_a.glob("groups.jsonl")]:
+        assert path.read_bytes() == (folder_b / path.name).read_bytes()
     # NaN is null in these files, so that equal values compare equal.
-    assert without_clock(metrics_of(one)) == without_clock(metrics_of(other))
+    assert without_clock(metrics_of(folder_a)) == without_clock(metrics_of(folder_b))
     for name in ("start.json", "summary.json"):
-        ours, theirs = (json.loads((folder / name).read_text()) for folder in (one, other))
-        assert without_clock(ours) == without_clock(theirs)
-    assert pointers(one) == pointers(other)
-    for path in other.rglob("*"):
-        twin = one / path.relative_to(other)
+        a, b = (json.loads((folder / name).read_text()) for folder in (folder_a, folder_b))
+        assert without_clock(a) == without_clock(b)
+    assert pointers(folder_a) == pointers(folder_b)
+    for path in folder_b.rglob("*"):
+        twin = folder_a / path.relative_to(folder_b)
         if path.name == "state.json" or path.suffix == ".safetensors":
             assert twin.read_bytes() == path.read_bytes(), path
 
@@ -132,59 +132,59 @@ def pointers(folder: Path) -> list[str]:
     return [path.name for path in (store.latest(), store.best()) if path]
 
 
-def assert_close_runs(one: Path, other: Path) -> None:
+def assert_close_runs(folder_a: Path, folder_b: Path) -> None:
     """The same games, and the same numbers up to rounding."""
-    assert files(one) == files(other)
+    assert files(folder_a) == files(folder_b)
     for name in ("games.jsonl", "metrics.jsonl", "groups.jsonl"):
-        if not (one / name).exists():  # nothing is compared
+        if not (folder_a / name).exists():  # nothing is compared
             continue
-        ours, theirs = ((f / name).read_text().splitlines() for f in (one, other))
-        for mine, its in zip(ours, theirs, strict=True):
-            assert is_close(without_clock(json.loads(mine)), without_clock(json.loads(its))), mine
+        lines_a, lines_b = ((f / name).read_text().splitlines() for f in (folder_a, folder_b))
+        for a, b in zip(lines_a, lines_b, strict=True):
+            assert is_close(without_clock(json.loads(a)), without_clock(json.loads(b))), a
     weights = "model/model.safetensors"
-    mine, its = (load_file(folder / weights) for folder in (one, other))
-    apart = torch.cat([(mine[name] - its[name]).abs().ravel() for name in its])
+    a, b = (load_file(folder / weights) for folder in (folder_a, folder_b))
+    gaps = torch.cat([(a[name] - b[name]).abs().ravel() for name in b])
     # AdamW moves a weight by the learning rate, too, whose gradient is only what rounding left.
-    assert apart.quantile(0.99) < 1e-5
+    assert gaps.quantile(0.99) < 1e-5
 
 
-def is_close(one: Any, other: Any) -> bool:
+def is_close(a: Any, b: Any) -> bool:
     """Whether two records of a log have the same entries, numbers being equal up to rounding."""
-    if isinstance(other, dict):
-        return one.keys() == other.keys() and all(is_close(one[k], other[k]) for k in other)
-    if isinstance(other, list):
-        return len(one) == len(other) and all(map(is_close, one, other))
-    near = isinstance(other, float) and math.isclose(one, other, rel_tol=1e-3, abs_tol=1e-5)
-    return near or one == other
+    if isinstance(b, dict):
+        return a.keys() == b.keys() and all(is_close(a[k], b[k]) for k in b)
+    if isinstance(b, list):
+        return len(a) == len(b) and all(map(is_close, a, b))
+    near = isinstance(b, float) and math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-5)
+    return near or a == b
 
 
 def stop(place: Any, name: str, call: int, signum: int, start: Callable[[], Any]) -> None:
     """Call start() and send a signal when the function `name` of `place` begins its call `call`."""
-    real, calls = getattr(place, name), 0
+    function, calls = getattr(place, name), 0
 
-    def signalled(*arguments: Any, **named: Any) -> Any:
+    def wrapper(*arguments: Any, **keywords: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == call:
             os.kill(os.getpid(), signum)
-        return real(*arguments, **named)
+        return function(*arguments, **keywords)
 
-    before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
+    handlers = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(place, name, signalled)
+        patch.setattr(place, name, wrapper)
         with pytest.raises(SystemExit) as end:
             start()
     assert end.value.code == 128 + signum and calls >= call
-    assert before == [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
+    assert handlers == [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
 
 
-def assert_saved(folder: Path, done: int) -> None:
+def assert_saved(folder: Path, step: int) -> None:
     """The newest checkpoint and the log end with this step; -1 for neither."""
     assert json.loads((folder / "manifest.json").read_text())["status"] == "interrupted"
-    newest = CheckpointStore(folder / "checkpoints", read_only=True).load_latest()
-    if newest is None:
-        assert done == -1 and not (folder / "metrics.jsonl").exists()
+    checkpoint = CheckpointStore(folder / "checkpoints", read_only=True).load_latest()
+    if checkpoint is None:
+        assert step == -1 and not (folder / "metrics.jsonl").exists()
         return
-    state = json.loads((newest / "state.json").read_text())
-    logged = metrics_of(folder) if (folder / "metrics.jsonl").exists() else []
-    assert step_of(newest) == state["step"] == (logged[-1]["step"] if logged else 0) == done
+    state = json.loads((checkpoint / "state.json").read_text())
+    rows = metrics_of(folder) if (folder / "metrics.jsonl").exists() else []
+    assert step_of(checkpoint) == state["step"] == (rows[-1]["step"] if rows else 0) == step

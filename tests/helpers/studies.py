@@ -20,14 +20,14 @@ FAKE = [sys.executable, str(Path(__file__).with_name("fake_train.py"))]
 
 def plan_of(root: Path, **node: Any) -> StudyPlan:
     """A study in a folder: a grid over x, unless the node says otherwise."""
-    about = {
+    spec = {
         "name": "study",
         "params": {"x": "choice(0.1, 0.9, 0.5)"},
         "folder": str(root / "study"),
         **node,
     }
     rollout = {"groups": 4, "num_generations": 2}
-    return plan_study(about, [], lambda overrides: {"rollout": rollout})
+    return plan_study(spec, [], lambda overrides: {"rollout": rollout})
 
 
 def run_fakes(root: Path, do: Callable[[StudyPlan], object] = run.run_trials, **node: Any) -> None:
@@ -38,9 +38,9 @@ def run_fakes(root: Path, do: Callable[[StudyPlan], object] = run.run_trials, **
 
 def work(root: Path, **node: Any) -> list[str]:
     """Do a study in this process. Returns the lines that it printed."""
-    with redirect_stdout(io.StringIO()) as said:
+    with redirect_stdout(io.StringIO()) as output:
         run_fakes(root, **node)
-    return said.getvalue().splitlines()
+    return output.getvalue().splitlines()
 
 
 def worker(root: Path, fake: Mapping[str, Any], **node: Any) -> subprocess.Popen[str]:
@@ -67,12 +67,12 @@ def states(trials: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def steps_done(root: Path) -> dict[str, list[int]]:
     """The steps that the runs in each trial's folder did, in their order."""
-    found = {}
+    steps = {}
     trials = root / "study" / "trials"
     for path in sorted(trials.rglob("steps.log")):
         records: Sequence[dict[str, Any]] = [json.loads(s) for s in path.read_text().splitlines()]
-        found[str(path.parent.parent.relative_to(trials))] = [r["step"] for r in records]
-    return found
+        steps[str(path.parent.parent.relative_to(trials))] = [r["step"] for r in records]
+    return steps
 
 
 if __name__ == "__main__":

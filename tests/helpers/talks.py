@@ -19,11 +19,11 @@ class TurnTokens:
 
 def turns_of(talks: Sequence[Talk]) -> list[TurnTokens]:
     """The turns of a game, from its conversations."""
-    found = []
+    turns = []
     for talk in talks:
         end = 0
         for part in talk.answers.values():
-            found.append(
+            turns.append(
                 TurnTokens(
                     prompt_ids=talk.ids[end : part.start],
                     ids=talk.ids[part.start : part.stop],
@@ -33,7 +33,7 @@ def turns_of(talks: Sequence[Talk]) -> list[TurnTokens]:
                 )
             )
             end = part.stop
-    return found
+    return turns
 
 
 def talk_of(*turns: tuple[list[int], list[int]]) -> Talk:

@@ -5,7 +5,7 @@ from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.prompts.styles import Symbols
 from wordle_rl.words.lists import WordLists, load_words
 
-SOME = load_words().answers[::8]
-WORDS = WordLists(answers=SOME, allowed=tuple(sorted({*SOME, "eerie", "mammy"})), name="some")
+ANSWERS = load_words().answers[::8]
+WORDS = WordLists(answers=ANSWERS, allowed=tuple(sorted({*ANSWERS, "eerie", "mammy"})), name="some")
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 STYLE = Symbols(think=True)

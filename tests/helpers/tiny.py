@@ -53,14 +53,14 @@ QWEN_TOOLS = (_TEMPLATES / "qwen_tools.jinja").read_text()
 GEMMA = (_TEMPLATES / "gemma.jinja").read_text()
 
 
-def _byte_level_bpe(special: list[str]) -> Tokenizer:
+def _byte_level_bpe(special_tokens: list[str]) -> Tokenizer:
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     text = [*PHRASES, *(f"<guess>{word}</guess>" for word in WORDS.allowed)] * 3
     trainer = trainers.BpeTrainer(
         vocab_size=340,
-        special_tokens=special,
+        special_tokens=special_tokens,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -84,8 +84,8 @@ def qwen_like_tokenizer(template: str = CHATML) -> PreTrainedTokenizerFast:
 @cache
 def gemma_like_tokenizer() -> PreTrainedTokenizerFast:
     """Adds <bos> to whatever it encodes unless told not to; so does its template. Pad == eos."""
-    special = ["<bos>", "<start_of_turn>", "<end_of_turn>"]
-    core = _byte_level_bpe(special)
+    special_tokens = ["<bos>", "<start_of_turn>", "<end_of_turn>"]
+    core = _byte_level_bpe(special_tokens)
     core.post_processor = processors.TemplateProcessing(
         single="<bos> $A", special_tokens=[("<bos>", core.token_to_id("<bos>"))]
     )
@@ -163,9 +163,9 @@ def gemma(
 
 def plain_copy(model: Any) -> Any:
     """A copy of a model that attends through transformers' own eager code, written apart."""
-    plain = copy.deepcopy(model).eval()
-    plain.set_attn_implementation("eager")
-    return plain
+    clone = copy.deepcopy(model).eval()
+    clone.set_attn_implementation("eager")
+    return clone
 
 
 def full_forward(model: Any, ids: Sequence[int], *, temperature: float = 1.0) -> torch.Tensor:
@@ -258,15 +258,15 @@ def recipe_of(algorithm: Any, reward: Callable[[PlayedTurn], float], **fields: A
         "secrets": WORDS.answers,
         "seed": 1,
     }
-    given = {"groups": 2, "num_generations": 3, **fields}
+    settings = {"groups": 2, "num_generations": 3, **fields}
     names = RolloutSettings.__dataclass_fields__
-    rollout = {key: given.pop(key) for key in names if key in given}
+    rollout = {key: settings.pop(key) for key in names if key in settings}
     rewards = RewardSet(components={"any": Scores(of=reward)}, weights={"any": 1.0}, lawful=False)
     return Recipe(
         algorithm=algorithm,
         rewards=rewards,
         rollout=RolloutSettings(**rollout),
-        **(defaults | given),
+        **(defaults | settings),
     )
 
 
@@ -306,19 +306,19 @@ def batch_of(
 
 def gradients(policy: Policy, batch: Batch, algorithm: Any) -> dict[str, torch.Tensor]:
     """The gradient that an update would apply, by parameter; the weights stay as they are."""
-    caught: dict[str, torch.Tensor] = {}
+    grads: dict[str, torch.Tensor] = {}
 
     def catch() -> None:
         for name, parameter in policy.machine.model.named_parameters():
             if parameter.grad is not None:
-                caught[name] = parameter.grad.clone()
+                grads[name] = parameter.grad.clone()
 
     before, policy.machine.apply_gradients = policy.machine.apply_gradients, [catch]
     try:
         policy.update(batch, algorithm)
     finally:
         policy.machine.apply_gradients = before
-    return caught
+    return grads
 
 
 def weights_of(model: Any) -> dict[str, torch.Tensor]:

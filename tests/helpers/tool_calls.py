@@ -9,5 +9,5 @@ def call(content: object) -> str:
     )
 
 
-def guess(word: object, **more: object) -> dict:
-    return {"name": "guess", "arguments": {"word": word, **more}}
+def guess(word: object, **fields: object) -> dict:
+    return {"name": "guess", "arguments": {"word": word, **fields}}

@@ -46,21 +46,21 @@ def trained(policy: Any, updates: int = 3) -> Any:
     return policy
 
 
-def batch_of_games(played: list[Rollout], recipe: Recipe, chat: Chat) -> Batch:
+def batch_of_games(rollouts: list[Rollout], recipe: Recipe, chat: Chat) -> Batch:
     """What a step would train on in one update, each turn with the advantage 1."""
-    seen: list[Batch] = []
+    batches: list[Batch] = []
 
     class Policy:
         processes = ALONE
 
         def update(self, batch: Batch, algorithm: Any) -> dict[str, float]:
-            seen.append(batch)
+            batches.append(batch)
             names = (f"policy/{name}" for name in (*LARGEST, "sampler_gap"))
             return dict.fromkeys((*names, "update/skipped", "update/halved"), 0.0)
 
-    each = [np.ones(len(rollout.game.turns)) for rollout in played]
-    run_updates(step_of(Policy(), recipe, chat=chat), played, Advantages(per_turn=each))
-    [batch] = seen
+    advantages = [np.ones(len(rollout.game.turns)) for rollout in rollouts]
+    run_updates(step_of(Policy(), recipe, chat=chat), rollouts, Advantages(per_turn=advantages))
+    [batch] = batches
     return batch
 
 
@@ -68,10 +68,10 @@ def play_bandit(policy: Any, step: int) -> Batch | None:
     """16 answers of one token; even ids are the arm that pays. None when all pay alike."""
     engine = policy.engine()
     numbers = Draws(seed=1, step=step).uniforms(np.arange(16), 0, 1)
-    drawn = engine.complete([[7, 9]] * 16, Sampling(max_tokens=1), numbers)
-    rewards = np.array([[1.0 - c.ids[0] % 2 for c in drawn]])
+    completions = engine.complete([[7, 9]] * 16, Sampling(max_tokens=1), numbers)
+    rewards = np.array([[1.0 - c.ids[0] % 2 for c in completions]])
     advantages = PLAIN.compare(rewards)[0]
     if not advantages.any():
         return None
-    played = [([7, 9, *c.ids], [0, 0, 1]) for c in drawn]
-    return batch_of(played, advantages.tolist(), weights=[1 / 16] * 16)
+    rows = [([7, 9, *c.ids], [0, 0, 1]) for c in completions]
+    return batch_of(rows, advantages.tolist(), weights=[1 / 16] * 16)

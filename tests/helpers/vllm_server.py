@@ -83,7 +83,7 @@ class SmallServer:
         self.faults = ["hang up"] * 1000  # for connections that are still open
 
     def count(self, path: str = ANSWERS) -> int:
-        return sum(asked == path for asked, _ in self.asked)
+        return sum(target == path for target, _ in self.asked)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         server = self
@@ -135,8 +135,8 @@ class SmallServer:
     def _load(self, name: str, path: str) -> Answer:
         if not (Path(path) / "adapter_config.json").is_file():
             return _error(404, f"Loading lora {name} failed: No adapter found for {path}")
-        merged: Any = PeftModel.from_pretrained(copy.deepcopy(self._model), path).merge_and_unload()
-        self.adapters[name] = CausalLM(merged.eval())
+        model: Any = PeftModel.from_pretrained(copy.deepcopy(self._model), path).merge_and_unload()
+        self.adapters[name] = CausalLM(model.eval())
         return 200, f"Success: LoRA adapter '{name}' added successfully."
 
     def _complete(self, body: dict[str, Any]) -> Answer:
@@ -150,13 +150,13 @@ class SmallServer:
             engine = CachedEngine(TorchRows(lm), stop_ids=stops, max_context=self.max_model_len)
             random = np.random.default_rng([self._seed, zlib.crc32(repr(prompts).encode())])
             numbers = random.random((len(prompts), sampling.max_tokens))
-            drawn = engine.complete(prompts, sampling, numbers)
+            completions = engine.complete(prompts, sampling, numbers)
         factor = sampling.temperature if self.raw_logprobs else 1.0
         choices = []
-        for place, done in enumerate(drawn):
-            names = [f"token_id:{token}" for token in done.ids]
-            found = {"token_logprobs": [factor * p for p in done.logprobs], "tokens": names}
-            choices.append({"index": place, "token_ids": done.ids, "logprobs": found})
+        for place, completion in enumerate(completions):
+            names = [f"token_id:{token}" for token in completion.ids]
+            entry = {"token_logprobs": [factor * p for p in completion.logprobs], "tokens": names}
+            choices.append({"index": place, "token_ids": completion.ids, "logprobs": entry})
         return 200, {"model": name, "choices": choices}
 
 

@@ -36,24 +36,24 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     follow(tmp_path)
     folder = tmp_path / "wordle_rl" / "rewards"
     monkeypatch.setattr(rewards, "__path__", [*rewards.__path__, str(folder)])
-    known = set(sys.modules)
+    modules = set(sys.modules)
     yield tmp_path
-    for name in set(sys.modules) - known:
+    for name in set(sys.modules) - modules:
         if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
 
 
-def built(root: Path, *overrides: str) -> Experiment:
+def build_setup(root: Path, *overrides: str) -> Experiment:
     words = root / "words.txt"
     letters = itertools.product("bcdf", "a", "mnp", "el")
-    words.write_text("\n".join("".join([*four, "s"]) for four in letters) + "\n")
-    small = ["experiment=none", f"words.answers={words}", "words.test=3", "words.val=3"]
+    words.write_text("\n".join("".join([*stem, "s"]) for stem in letters) + "\n")
+    settings = ["experiment=none", f"words.answers={words}", "words.test=3", "words.val=3"]
     with initialize_config_dir(version_base="1.3", config_dir=str(root / "conf")):
-        return build_experiment(resolve(compose("config", overrides=[*small, *overrides])))
+        return build_experiment(resolve(compose("config", overrides=[*settings, *overrides])))
 
 
 def test_the_new_reward_can_be_chosen_and_overridden(root):
-    setup = built(root, "reward=phase2_vowel", "reward.components.vowel.bonus=0.2")
+    setup = build_setup(root, "reward=phase2_vowel", "reward.components.vowel.bonus=0.2")
     vowel: Any = setup.recipe.rewards.components["vowel"]
     assert vowel.bonus == 0.2
 

@@ -14,18 +14,18 @@ GROUPS = sorted({path.name for path in CONF.iterdir() if path.is_dir()} - {*SETS
 RANGE = re.compile(r"\d\.\.\d|\babove\b|\bbelow\b|\bor more\b|\bpercent\b")
 
 
-def explained() -> dict[str, tuple[Path, str]]:
+def describe_keys() -> dict[str, tuple[Path, str]]:
     """Key -> its file and comment. An option explains the keys that the first one lacks."""
     files = [path for group in GROUPS for path in list_options(group)]
-    own = {CONF / f"{name}.yaml" for name in ("config", "eval", "game")}
-    first = {STUDY, *own, *(list_options(g)[0] for g in GROUPS)}
-    found: dict[str, tuple[Path, str]] = {}
-    for path in (*files, *first):
+    main_files = {CONF / f"{name}.yaml" for name in ("config", "eval", "game")}
+    top_files = {STUDY, *main_files, *(list_options(g)[0] for g in GROUPS)}
+    comments: dict[str, tuple[Path, str]] = {}
+    for path in (*files, *top_files):
         for key, comment in read_comments(path).items():
-            silent = not found.get(key, (path, ""))[1]  # config.yaml repeats keys of its parts
-            if silent and (path in first or key.startswith(f"{path.parent.name}.")):
-                found[key] = (path, comment)
-    return found
+            silent = not comments.get(key, (path, ""))[1]  # config.yaml repeats keys of its parts
+            if silent and (path in top_files or key.startswith(f"{path.parent.name}.")):
+                comments[key] = (path, comment)
+    return comments
 
 
 def is_number(path: Path, key: str) -> bool:
@@ -37,11 +37,11 @@ def is_number(path: Path, key: str) -> bool:
 
 
 def test_every_key_says_what_it_means_and_every_number_its_range():
-    keys = explained()
-    silent = [key for key, (_, said) in keys.items() if not said]
-    numbers = [(key, said) for key, (path, said) in keys.items() if is_number(path, key)]
+    keys = describe_keys()
+    gaps = [key for key, (_, comment) in keys.items() if not comment]
+    numbers = [(key, comment) for key, (path, comment) in keys.items() if is_number(path, key)]
     assert len(keys) > 100 and len(numbers) > 50
-    assert not silent + [f"{key}: {said}" for key, said in numbers if not RANGE.search(said)]
+    assert not gaps + [f"{key}: {comment}" for key, comment in numbers if not RANGE.search(comment)]
 
 
 @pytest.mark.parametrize(

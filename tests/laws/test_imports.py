@@ -40,7 +40,7 @@ HOMES = {
 }
 PLAIN = set(ROOMS[1 : ROOMS.index("backends")])  # rooms of plain Python and numpy
 # But for tables, the bar below the steps, and the memory in use.
-INSTALLED = {
+EXTRA_IMPORTS = {
     ("evaluation", "rich"),
     ("evaluation", "scipy"),
     ("training", "rich"),
@@ -87,13 +87,13 @@ def room_of(module: str) -> str | None:
     """The room of one of our modules; None for other libraries."""
     if module not in FILES:
         return None
-    inside = FILES[module].relative_to(ROOT).parts[1:-1]
-    return inside[0] if module.startswith(f"{PACKAGE}.") and inside else LOOSE
+    folders = FILES[module].relative_to(ROOT).parts[1:-1]
+    return folders[0] if module.startswith(f"{PACKAGE}.") and folders else LOOSE
 
 
 def imports_of(importer: str, source: str) -> list[Import]:
     """Every import of a module's source: late, type-checking and by name included."""
-    found: list[Import] = []
+    imports: list[Import] = []
 
     def visit(node: ast.AST, late: bool) -> None:
         names: list[str] = []
@@ -102,36 +102,36 @@ def imports_of(importer: str, source: str) -> list[Import]:
                 names = [alias.name for alias in node.names]
             case ast.ImportFrom(module=base):
                 assert base and not node.level, f"{importer} line {node.lineno}: a relative import"
-                whole = (f"{base}.{alias.name}" for alias in node.names)
-                names = [name if name in FILES else base for name in whole]
+                candidates = (f"{base}.{alias.name}" for alias in node.names)
+                names = [name if name in FILES else base for name in candidates]
             case ast.Call(
                 func=ast.Attribute(attr="import_module") | ast.Name(id="import_module"),
                 args=[ast.Constant(value=str(name)), *_],
             ):
                 names = [name]
         line = getattr(node, "lineno", 0)
-        found.extend(Import(importer, name, line, late) for name in names)
+        imports.extend(Import(importer, name, line, late) for name in names)
         late = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for child in ast.iter_child_nodes(node):
             visit(child, late)
 
     visit(ast.parse(source), False)
-    return found
+    return imports
 
 
 IMPORTS = [item for name, path in FILES.items() for item in imports_of(name, path.read_text())]
 
 
-def assert_none(wrong: Iterable[Import]) -> None:
-    assert not [*wrong], "\n".join(map(str, wrong))
+def assert_none(imports: Iterable[Import]) -> None:
+    assert not [*imports], "\n".join(map(str, imports))
 
 
 def breaks_the_law(item: Import) -> bool:
-    importer, imported = item.rooms
-    if imported is None or importer in (imported, LOOSE):
+    importer, target = item.rooms
+    if target is None or importer in (target, LOOSE):
         return False
-    allowed = ("runs",) if importer == "sweeps" else ROOMS[: ROOMS.index(importer or "")]
-    return imported not in allowed
+    rooms = ("runs",) if importer == "sweeps" else ROOMS[: ROOMS.index(importer or "")]
+    return target not in rooms
 
 
 def test_every_folder_is_a_room_and_no_module_lies_loose():
@@ -155,11 +155,11 @@ def test_no_modules_import_each_other_in_a_circle():
 
 def test_a_library_is_imported_only_in_its_rooms():
     assert {item.library for item in IMPORTS} >= {"torch", "mlx", "hydra", "optuna", "starlette"}
-    wrong = [i for i in IMPORTS if i.rooms[0] not in HOMES.get(i.library, i.rooms)]
+    faults = [i for i in IMPORTS if i.rooms[0] not in HOMES.get(i.library, i.rooms)]
     # What runs/ needs of a config is imported late.
     assert_none(
         [
-            *wrong,
+            *faults,
             *(i for i in IMPORTS if i.rooms[0] == "runs" and i.library in CONFIG and not i.late),
         ]
     )
@@ -167,27 +167,27 @@ def test_a_library_is_imported_only_in_its_rooms():
 
 def test_the_libraries_of_the_page_come_with_the_package():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    needed = {re.split(r"[^\w-]", one)[0] for one in tomllib.loads(text)["project"]["dependencies"]}
+    names = {re.split(r"[^\w-]", dep)[0] for dep in tomllib.loads(text)["project"]["dependencies"]}
     libraries = {item.library for item in IMPORTS if item.rooms[0] == "web"}
-    assert "uvicorn" in libraries and libraries - {PACKAGE, *sys.stdlib_module_names} <= needed
+    assert "uvicorn" in libraries and libraries - {PACKAGE, *sys.stdlib_module_names} <= names
 
 
 def test_on_apple_silicon_mlx_comes_with_the_package_as_the_readme_says():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    needed = map(Requirement, tomllib.loads(text)["project"]["dependencies"])
-    [marker] = [one.marker for one in needed if one.name == "mlx-lm"]
+    requirements = map(Requirement, tomllib.loads(text)["project"]["dependencies"])
+    [marker] = [requirement.marker for requirement in requirements if requirement.name == "mlx-lm"]
     assert marker is not None
     places = [("Darwin", "arm64"), ("Darwin", "x86_64"), ("Linux", "aarch64")]
     names = ("platform_system", "platform_machine")
-    found = [marker.evaluate(dict(zip(names, place, strict=True))) for place in places]
-    assert found == [True, False, False]
+    results = [marker.evaluate(dict(zip(names, place, strict=True))) for place in places]
+    assert results == [True, False, False]
 
 
 def test_what_takes_long_to_import_is_imported_late_outside_its_room():
     loader, client = f"{PACKAGE}.backends", f"{PACKAGE}.backends.vllm"
     web = {i.importer for i in IMPORTS if i.library in ("starlette", "uvicorn")}
     assert web
-    slow = [
+    imports = [
         item
         for item in IMPORTS
         if (item.rooms[1] == "backends" != item.rooms[0] and item.name != loader)
@@ -195,7 +195,7 @@ def test_what_takes_long_to_import_is_imported_late_outside_its_room():
         or (item.name in web and item.rooms[0] != "web")
         or (item.importer.startswith("hydra_plugins") and item.rooms[1] == "sweeps")
     ]
-    assert_none([item for item in slow if not item.late])
+    assert_none([item for item in imports if not item.late])
 
 
 def test_only_a_training_on_torch_waits_for_lightning():
@@ -206,6 +206,6 @@ def test_only_a_training_on_torch_waits_for_lightning():
 
 
 def test_rooms_need_only_numpy_until_the_backends():
-    known = {PACKAGE, "numpy", *sys.stdlib_module_names}
-    wrong = [i for i in IMPORTS if i.rooms[0] in PLAIN and i.library not in known]
-    assert_none([i for i in wrong if (i.rooms[0], i.library) not in INSTALLED])
+    libraries = {PACKAGE, "numpy", *sys.stdlib_module_names}
+    faults = [i for i in IMPORTS if i.rooms[0] in PLAIN and i.library not in libraries]
+    assert_none([i for i in faults if (i.rooms[0], i.library) not in EXTRA_IMPORTS])

@@ -31,11 +31,11 @@ def commands(text: str) -> Iterator[str]:
 COMMANDS = sorted({command for path in PAGES for command in commands(path.read_text())})
 
 
-def chosen(prefix: str) -> list[str]:
+def select(prefix: str) -> list[str]:
     return [command for command in COMMANDS if command.startswith(prefix)]
 
 
-@pytest.mark.parametrize("command", chosen("python train.py ") + chosen("python eval.py "))
+@pytest.mark.parametrize("command", select("python train.py ") + select("python eval.py "))
 def test_settings_on_the_pages_compose(command):
     if _STUDY.search(command):
         study = re.search(r"sweep=(\w+)", command)
@@ -44,37 +44,37 @@ def test_settings_on_the_pages_compose(command):
     name = "eval" if "eval.py" in command else "config"
     command = command.replace("<hub name or folder>", "some/model")
     settings = shlex.split(command.partition(" --")[0])[2:]
-    given = [part for part in settings if not _PLACEHOLDER.search(part)]
+    overrides = [part for part in settings if not _PLACEHOLDER.search(part)]
     if "init_from" in command:
-        given.append("model=smollm2")  # in place of the run and its model
+        overrides.append("model=smollm2")  # in place of the run and its model
     # What INSIDE.md adds is built by test_adding.py.
     if "vowel" not in command:
-        composed(*given, name=name)
+        composed(*overrides, name=name)
 
 
 def test_arguments_of_wordle_rl_on_the_pages_are_read():
-    for command in chosen("wordle-rl "):
-        name, *given = shlex.split(re.sub(r"<[^<>]+>|\.\.\.", "x", command))[1:]
-        if given and not name.startswith("-"):
-            typer.main.get_command(app).commands[name].make_context(name, given)
+    for command in select("wordle-rl "):
+        name, *arguments = shlex.split(re.sub(r"<[^<>]+>|\.\.\.", "x", command))[1:]
+        if arguments and not name.startswith("-"):
+            typer.main.get_command(app).commands[name].make_context(name, arguments)
 
 
 def test_the_first_commands_of_the_readme_are_run_for_every_change():
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     block = _FENCE.search((ROOT / "README.md").read_text(encoding="utf-8"))
     assert block is not None
-    first = [command for command in commands(block[0]) if command]
-    assert first[0] == "make demo" and first[-1] == "make test"
-    assert not [command for command in first if command not in script]
+    examples = [command for command in commands(block[0]) if command]
+    assert examples[0] == "make demo" and examples[-1] == "make test"
+    assert not [command for command in examples if command not in script]
 
 
 def test_the_keys_that_newcomers_look_up_are_ours():
     page = (ROOT / "docs" / "COMING_FROM.md").read_text(encoding="utf-8")
     table = page.partition("## TRL")[2]
-    found = dict(re.findall(r"^\| `([a-z_.]+)(?:=([\w.]+))?`", table, re.M))
-    assert len(found) > 20
-    given = [f"{key}={value or 1}" for key, value in found.items() if key != "data"]
-    composed("model=smollm2", *given)  # raises for a key that does not exist
+    keys = dict(re.findall(r"^\| `([a-z_.]+)(?:=([\w.]+))?`", table, re.M))
+    assert len(keys) > 20
+    overrides = [f"{key}={value or 1}" for key, value in keys.items() if key != "data"]
+    composed("model=smollm2", *overrides)  # raises for a key that does not exist
 
 
 def test_commands_scripts_and_targets_on_the_pages_exist():
@@ -82,26 +82,26 @@ def test_commands_scripts_and_targets_on_the_pages_exist():
     scripts = {word for word in words if re.match("(benchmarks|examples|research)/", word)}
     assert not [path for path in scripts if not (ROOT / path).exists()]
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.M))
-    named = {word for command in chosen("make ") for word in re.split(r"\s&&", command)[0].split()}
-    assert {word for word in named if re.fullmatch(r"[a-z0-9-]+", word)} - {"make"} <= targets
+    names = {word for command in select("make ") for word in re.split(r"\s&&", command)[0].split()}
+    assert {word for word in names if re.fullmatch(r"[a-z0-9-]+", word)} - {"make"} <= targets
 
 
 def test_every_function_on_the_way_of_a_secret_is_where_the_page_says():
     way = (ROOT / "docs" / "INSIDE.md").read_text(encoding="utf-8").replace("\n   ", "")
-    named = re.findall(r"`([\w/]+\.py)`: `(\w+)`", way)
-    assert len(named) > 15
-    for file, name in named:
+    functions = re.findall(r"`([\w/]+\.py)`: `(\w+)`", way)
+    assert len(functions) > 15
+    for file, name in functions:
         source = (ROOT / "wordle_rl" / file).read_text(encoding="utf-8")
         assert re.search(rf"^ *def {name}\(", source, re.M), f"{file} has no {name}"
 
 
 def test_the_citation_has_what_its_format_asks_for_and_this_version():
-    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert {"cff-version", "message", "title", "authors"} <= cited.keys()  # schema 1.2.0
-    assert all({"name", "family-names"} & author.keys() for author in cited["authors"])
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()  # schema 1.2.0
+    assert all({"name", "family-names"} & author.keys() for author in citation["authors"])
     [version] = re.findall(r"^## (\S+?),? ", (ROOT / "CHANGELOG.md").read_text(), re.M)[:1]
-    assert cited["version"] == version
-    assert str(cited["date-released"].year) in (ROOT / "LICENSE").read_text()
+    assert citation["version"] == version
+    assert str(citation["date-released"].year) in (ROOT / "LICENSE").read_text()
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
@@ -110,8 +110,8 @@ def test_a_page_can_be_read_without_seeing_it(path):
     text = _FENCE.sub("", path.read_text(encoding="utf-8"))
     levels = [len(marks) for marks in re.findall(r"^(#+) ", text, re.M)]
     assert levels.count(1) == 1 == levels[0]
-    assert all(later <= level + 1 for level, later in itertools.pairwise(levels))
+    assert all(next_level <= level + 1 for level, next_level in itertools.pairwise(levels))
     pictures = re.findall(r"<img[^>]*>|!\[[^]]*\]", text)
-    assert not [one for one in pictures if not re.search(r'alt="[^"]+"|!\[[^]]+', one)]
+    assert not [picture for picture in pictures if not re.search(r'alt="[^"]+"|!\[[^]]+', picture)]
     heads = re.findall(r"^(\|.*)\n\| -{3}", text, re.M)
     assert not [head for head in heads if re.search(r"\| +\|", head)]

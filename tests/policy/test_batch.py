@@ -25,26 +25,26 @@ from wordle_rl.training.step import train_step
 GROUPS = np.repeat([5, 1, 8, 3, 2, 7, 4], 3)
 
 
-def dealt(count: int, **place: int) -> list[list[int]]:
+def deal(count: int, **place: int) -> list[list[int]]:
     parts = minibatches(GROUPS, count, **{"seed": 1, "step": 2, "epoch": 0, **place})
     return [part.tolist() for part in parts]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_every_sequence_is_in_one_minibatch_and_no_group_is_split(count):  # row 11
-    parts = dealt(count)
+    parts = deal(count)
     assert sorted(i for part in parts for i in part) == list(range(len(GROUPS)))
-    for one in parts:
-        for other in parts:
-            assert one is other or not set(GROUPS[one]) & set(GROUPS[other])
+    for a in parts:
+        for b in parts:
+            assert a is b or not set(GROUPS[a]) & set(GROUPS[b])
     sizes = [len(set(GROUPS[part])) for part in parts]
     assert len(parts) == count and max(sizes) - min(sizes) <= 1
 
 
 def test_the_deal_depends_on_seed_step_and_epoch_alone():
-    first = dealt(3)
-    assert first == dealt(3)
-    others = [dealt(3, seed=2), dealt(3, step=3), dealt(3, epoch=1)]
+    first = deal(3)
+    assert first == deal(3)
+    others = [deal(3, seed=2), deal(3, step=3), deal(3, epoch=1)]
     assert all(first != other for other in others)
 
 
@@ -61,8 +61,8 @@ def candidates(prompts: int, guesses: int, prompt: int = 9) -> Batch:
 def count_distinct(batch: Batch, rows: np.ndarray) -> int:
     """Beginnings of some rows, each once, up to the token before the last trained one."""
     ends = [int(np.flatnonzero(batch.trained[row])[-1]) for row in rows]
-    read = zip(batch.ids[rows].tolist(), ends, strict=True)
-    return len({tuple(ids[: n + 1]) for ids, end in read for n in range(end)})
+    pairs = zip(batch.ids[rows].tolist(), ends, strict=True)
+    return len({tuple(ids[: n + 1]) for ids, end in pairs for n in range(end)})
 
 
 def test_guesses_of_one_state_stay_together_and_its_prompt_counts_once():
@@ -91,8 +91,8 @@ def test_micro_batches_have_few_enough_distinct_beginnings(most, paired):
         assert count <= most or len(part) == 1 + paired
         assert not paired or len(part) == 2 * len(set((part // 2).tolist())), "a unit is whole"
     if not paired:  # no part has room for the next row
-        for n, (part, after) in enumerate(pairwise(parts)):
-            assert count_distinct(batch, np.append(part, after[0])) > max(most, counts[n] - 1)
+        for n, (part, next_part) in enumerate(pairwise(parts)):
+            assert count_distinct(batch, np.append(part, next_part[0])) > max(most, counts[n] - 1)
 
 
 def small_policy() -> Policy:
@@ -111,40 +111,40 @@ def test_micro_batches_of_unequal_units_keep_to_the_limit(most):
     for part in parts:
         units = np.unique(batch.units[part])
         assert len(part) == 2 * len(units), "a unit is whole"
-        padded = len(part) * lengths[part].max()
-        assert padded <= most or len(units) == 1
+        area = len(part) * lengths[part].max()
+        assert area <= most or len(units) == 1
 
 
 def test_prompts_apart_and_together_give_the_same_gradient():
     policy, batch = small_policy(), candidates(prompts=3, guesses=8)
     signs = np.linspace(-1, 1, 24, dtype=np.float32)[:, None] * batch.trained
     batch = replace(batch, advantages=signs, sampler_logprobs=policy.score(batch))
-    found = []
-    for most, parts in (9 + 2, 3), (1000, 1):
-        policy.micro_batch_tokens, seen = most, []
-        policy.run_micro_batches(batch, seen.append)
-        assert len(seen) == parts
-        found.append(gradients(policy, batch, Grpo(beta=0.0)))
-    apart, together = found
-    assert max(float(grad.abs().max()) for grad in apart.values()) > 1e-3
-    for name, grad in apart.items():
-        torch.testing.assert_close(grad, together[name], atol=1e-6, rtol=1e-5)
+    results = []
+    for limit, parts in (9 + 2, 3), (1000, 1):
+        policy.micro_batch_tokens, batches = limit, []
+        policy.run_micro_batches(batch, batches.append)
+        assert len(batches) == parts
+        results.append(gradients(policy, batch, Grpo(beta=0.0)))
+    grads, joint_grads = results
+    assert max(float(grad.abs().max()) for grad in grads.values()) > 1e-3
+    for name, grad in grads.items():
+        torch.testing.assert_close(grad, joint_grads[name], atol=1e-6, rtol=1e-5)
 
 
 def batches_of(algorithm: Any, monkeypatch: pytest.MonkeyPatch, **recipe: Any) -> list[Batch]:
     """What each update of one step got."""
     policy = small_policy()
-    seen: list[Batch] = []
-    real = policy.update
+    batches: list[Batch] = []
+    update = policy.update
 
     def spy(batch: Batch, algorithm: Any) -> dict[str, float]:
-        seen.append(batch)
-        return real(batch, algorithm)
+        batches.append(batch)
+        return update(batch, algorithm)
 
     monkeypatch.setattr(policy, "update", spy)
     setup = recipe_of(algorithm, lambda turn: float(turn.tokens), **recipe)
     train_step(step_of(policy, setup, 0))
-    return seen
+    return batches
 
 
 def test_old_logprobs_are_those_before_the_first_update(monkeypatch):  # rows 3 and 15

@@ -32,24 +32,24 @@ def test_a_run_takes_the_idle_cores(cores, busy, threads, monkeypatch):
     monkeypatch.setattr("psutil.cpu_percent", lambda seconds: busy)
     monkeypatch.setenv("OMP_NUM_THREADS", str(cores))
     try:
-        found = choose_computing(LightningSettings(precision="fp32"), torch.device("cpu"))
+        computing = choose_computing(LightningSettings(precision="fp32"), torch.device("cpu"))
     finally:
         torch.set_num_threads(1)
-    assert found.threads == threads and not torch.backends.cuda.cudnn_sdp_enabled()
-    assert bool(found.reasons) == (threads < cores)
+    assert computing.threads == threads and not torch.backends.cuda.cudnn_sdp_enabled()
+    assert bool(computing.reasons) == (threads < cores)
 
 
 @pytest.fixture
 def small(tmp_path) -> list[str]:
     """A run whose precision is chosen by itself."""
-    given = settings(tmp_path, "grpo with a reference")
-    short = ["trainer.steps=1", "trainer.report=false", "algorithm.beta=0"]
-    return [s for s in given if "precision" not in s] + short
+    args = settings(tmp_path, "grpo with a reference")
+    overrides = ["trainer.steps=1", "trainer.report=false", "algorithm.beta=0"]
+    return [s for s in args if "precision" not in s] + overrides
 
 
 def say(monkeypatch, precision: str) -> None:
-    found = precision, f"{precision}: as the test says"
-    monkeypatch.setattr(torch_devices, "choose_precision", lambda device: found)
+    choice = precision, f"{precision}: as the test says"
+    monkeypatch.setattr(torch_devices, "choose_precision", lambda device: choice)
 
 
 def test_what_was_chosen_is_told_recorded_and_kept_by_a_resumed_run(
@@ -61,18 +61,18 @@ def test_what_was_chosen_is_told_recorded_and_kept_by_a_resumed_run(
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     _, folder = run(root, *small, "backend.threads=auto")
     assert "bf16: as the test says\n" in capsys.readouterr().out
-    recorded = json.loads((folder / "manifest.json").read_text())["computing"]
+    computing = json.loads((folder / "manifest.json").read_text())["computing"]
     reasons = ["bf16: as the test says"]
-    assert recorded == {"precision": "bf16", "threads": 1, "reasons": reasons, "gpu": None}
+    assert computing == {"precision": "bf16", "threads": 1, "reasons": reasons, "gpu": None}
     say(monkeypatch, "fp32")  # as on another machine
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     resume(folder, "trainer.steps=2")
-    told = capsys.readouterr().out
-    assert "precision bf16, as before; backend.precision=auto chooses again\n" in told
-    assert "threads 1, as before; backend.threads=auto chooses again" in told
+    text = capsys.readouterr().out
+    assert "precision bf16, as before; backend.precision=auto chooses again\n" in text
+    assert "threads 1, as before; backend.threads=auto chooses again" in text
     resume(folder, "trainer.steps=3", "backend.precision=auto")
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert manifest["computing"] == recorded
+    assert manifest["computing"] == computing
     parts = [part["computing"] for part in manifest["resumes"]]
     assert [part["precision"] for part in parts] == ["bf16", "fp32"]
     assert [part["reasons"] for part in parts] == [[], ["fp32: as the test says"]]
@@ -87,11 +87,11 @@ NEWTON_SCHULZ = {"ns_coefficients": (3.4445, -4.7750, 2.0315), "ns_steps": 5, "e
 @pytest.mark.parametrize("shape", [(6, 20), (20, 6), (8, 8)])
 def test_the_orthogonal_direction_has_the_polynomial_of_the_singular_values(shape):
     matrix = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-    left, values, right = np.linalg.svd(matrix.double().numpy(), full_matrices=False)
+    u, values, vh = np.linalg.svd(matrix.double().numpy(), full_matrices=False)
     values = values / np.sqrt((values**2).sum())
     a, b, c = NEWTON_SCHULZ["ns_coefficients"]
     for _ in range(5):
         values = a * values + b * values**3 + c * values**5
     np.testing.assert_allclose(
-        orthogonalize(matrix, NEWTON_SCHULZ).numpy(), left @ np.diag(values) @ right, atol=2e-5
+        orthogonalize(matrix, NEWTON_SCHULZ).numpy(), u @ np.diag(values) @ vh, atol=2e-5
     )

@@ -40,23 +40,23 @@ def test_a_tokens_keys_and_values_by_hand():
 
 
 def test_weights_and_adapters_by_hand():
-    one = plan()
-    assert one.trained == 59_867_136  # as peft counts them
-    assert one.parameters == pytest.approx(3_085_938_688, rel=1e-4)  # as transformers counts them
-    assert (one.parts["adapters"], one.parts["optimiser"]) == (4 * one.trained, 8 * one.trained)
-    few = plan(lora=LoraSettings(rank=8, targets=["q_proj", "v_proj"]))
-    assert few.trained == 36 * 8 * (2048 + 2048 + 2048 + 256)
-    assert plan(lora=LoraSettings(rank=8, targets=r".*\.(q|v)_proj")).trained == few.trained
+    base = plan()
+    assert base.trained == 59_867_136  # as peft counts them
+    assert base.parameters == pytest.approx(3_085_938_688, rel=1e-4)  # as transformers counts them
+    assert (base.parts["adapters"], base.parts["optimiser"]) == (4 * base.trained, 8 * base.trained)
+    qv_plan = plan(lora=LoraSettings(rank=8, targets=["q_proj", "v_proj"]))
+    assert qv_plan.trained == 36 * 8 * (2048 + 2048 + 2048 + 256)
+    assert plan(lora=LoraSettings(rank=8, targets=r".*\.(q|v)_proj")).trained == qv_plan.trained
     # Full training in bf16 keeps 6 bytes a weight, and 8 of moments.
-    full = plan(lora=None)
-    assert full.parts["weights"] == 6 * full.trained
-    assert full.parts["optimiser"] == 8 * full.trained
-    assert plan(quantized=True).parts["weights"] < 0.4 * one.parts["weights"]
+    full_plan = plan(lora=None)
+    assert full_plan.parts["weights"] == 6 * full_plan.trained
+    assert full_plan.parts["optimiser"] == 8 * full_plan.trained
+    assert plan(quantized=True).parts["weights"] < 0.4 * base.parts["weights"]
     # Sums of base and adapter on a CPU: q, o; k, v; gate, up, down, of 2 bytes a number.
     sums = 36 * (2 * 2048 * 2048 + 2 * 2048 * 256 + 3 * 2048 * 11_008) * 2
     assert plan(device_kind="cpu").parts["sums with the base"] == sums
-    assert plan(has_reference=True).parts["reference"] == one.parts["adapters"]
-    assert plan(muon=True).parts["optimiser"] == 4 * one.trained
+    assert plan(has_reference=True).parts["reference"] == base.parts["adapters"]
+    assert plan(muon=True).parts["optimiser"] == 4 * base.trained
 
 
 def test_keys_and_values_by_hand():
@@ -68,7 +68,7 @@ def test_keys_and_values_by_hand():
 
 # Peaks while playing, while learning and with layers computed again, in GB. Every tensor of the
 # real code was counted on torch's meta device.
-COUNTED: dict[str, tuple[dict[str, Any], tuple[float, float, float]]] = {
+COUNTS: dict[str, tuple[dict[str, Any], tuple[float, float, float]]] = {
     "qwen3b on cuda": ({}, (59.23, 36.98, 8.87)),
     "qwen3b on mlx": ({"device_kind": "mlx"}, (52.03, 36.94, 9.08)),
     "qwen1.5b on cuda": ({"sizes": QWEN_SMALL, "lora": LoraSettings(rank=8)}, (43.71, 21.92, 4.71)),
@@ -88,13 +88,13 @@ COUNTED: dict[str, tuple[dict[str, Any], tuple[float, float, float]]] = {
 }
 
 
-@pytest.mark.parametrize("name", COUNTED)
+@pytest.mark.parametrize("name", COUNTS)
 def test_peaks_are_within_15_percent_of_a_count_of_every_tensor(name):
-    changes, (playing, learning, lean) = COUNTED[name]
-    one = plan(**changes)
-    assert one.peak_playing / GB == pytest.approx(playing, rel=0.15)
-    assert one.peak_learning / GB == pytest.approx(learning, rel=0.15)
-    assert plan(**changes, checkpointing=True).peak_learning / GB == pytest.approx(lean, rel=0.15)
+    changes, (play_gb, train_gb, low_gb) = COUNTS[name]
+    base = plan(**changes)
+    assert base.peak_playing / GB == pytest.approx(play_gb, rel=0.15)
+    assert base.peak_learning / GB == pytest.approx(train_gb, rel=0.15)
+    assert plan(**changes, checkpointing=True).peak_learning / GB == pytest.approx(low_gb, rel=0.15)
 
 
 def like_smollm2() -> Any:
@@ -128,43 +128,43 @@ def test_layers_written_out_keep_what_is_planned(like):
     model = AutoModelForCausalLM.from_config(config)
     policy = policy_of(model, micro_batch_tokens=100_000, max_context=700)
     assert read_sizes(config).fast and policy.machine.lm.is_fast
-    opening, own, count = [10 + place % 200 for place in range(150)], 290, 8
+    opening, n, count = [10 + place % 200 for place in range(150)], 290, 8
     batch = batch_of(
-        [(opening + [5 + row] * own, [0] * 150 + [1] * own) for row in range(count)], [1.0] * count
+        [(opening + [5 + row] * n, [0] * 150 + [1] * n) for row in range(count)], [1.0] * count
     )
     weights = {
         weight.untyped_storage().data_ptr() for weight in policy.machine.lm.model.parameters()
     }
-    kept: dict[int, Any] = {}
+    storages: dict[int, Any] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
+        storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         policy.machine.lm.compute_loss(batch, Grpo(beta=0.0), temperature=1.0)
-    saved = sum(part.nbytes() for place, part in kept.items() if place not in weights)
-    planned = plan(
-        sizes=read_sizes(config), device_kind="cpu", half=False, lora=None, longest=150 + own
+    size = sum(part.nbytes() for place, part in storages.items() if place not in weights)
+    estimate = plan(
+        sizes=read_sizes(config), device_kind="cpu", half=False, lora=None, longest=150 + n
     )
-    assert saved / (150 + count * own) / 4 == pytest.approx(planned._layer, rel=0.05)
+    assert size / (150 + count * n) / 4 == pytest.approx(estimate._layer, rel=0.05)
 
 
 def test_what_fits_is_found():
-    one = plan()
-    games = one.find_games(48 * GB)
-    assert one.while_playing(games) <= 48 * GB < one.while_playing(games + 2)
-    assert one.find_games(5 * GB) == 0
-    tokens = one.find_tokens(30 * GB)
-    assert replace(one, micro_batch_tokens=tokens).peak_learning <= 30 * GB
-    assert replace(one, micro_batch_tokens=2 * tokens).peak_learning > 30 * GB
-    assert one.find_tokens(10 * GB) == 0
-    whole, parts = (find_machine(one, in_parts=some) for some in (False, True))
-    assert (whole - 1) * 0.92 * GB < one.peak <= whole * 0.92 * GB
-    assert one.fit((parts - 1) * 0.92 * GB) is None
-    assert one.fit(parts * 0.92 * GB) is not None and parts < whole
-    taught = plan(games=0)  # a teacher plays
-    assert taught.peak_playing == taught.while_playing(200)
+    base = plan()
+    games = base.find_games(48 * GB)
+    assert base.while_playing(games) <= 48 * GB < base.while_playing(games + 2)
+    assert base.find_games(5 * GB) == 0
+    tokens = base.find_tokens(30 * GB)
+    assert replace(base, micro_batch_tokens=tokens).peak_learning <= 30 * GB
+    assert replace(base, micro_batch_tokens=2 * tokens).peak_learning > 30 * GB
+    assert base.find_tokens(10 * GB) == 0
+    whole, parts = (find_machine(base, in_parts=flag) for flag in (False, True))
+    assert (whole - 1) * 0.92 * GB < base.peak <= whole * 0.92 * GB
+    assert base.fit((parts - 1) * 0.92 * GB) is None
+    assert base.fit(parts * 0.92 * GB) is not None and parts < whole
+    teacher_plan = plan(games=0)  # a teacher plays
+    assert teacher_plan.peak_playing == teacher_plan.while_playing(200)
 
 
 def test_only_a_lack_of_memory_is_taken_for_one():

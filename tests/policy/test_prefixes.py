@@ -15,22 +15,22 @@ def test_rows_are_the_distinct_beginnings_and_see_their_own_tokens(words, least,
     for _ in range(20):
         count, width = random.integers(1, 9), random.integers(1, 12)
         ids, ends = random.integers(0, words, (count, width)), random.integers(0, width + 1, count)
-        begins = {
+        places = {
             tuple(ids[row, : n + 1].tolist()): (row, n)
             for row in range(count)
             for n in range(ends[row])
         }
-        found = number_prefixes(ids, ends)
-        assert len(found.tokens) == len(begins)
-        blocks = arrange_blocks(found)
+        trie = number_prefixes(ids, ends)
+        assert len(trie.tokens) == len(places)
+        blocks = arrange_blocks(trie)
         rows = np.arange(len(blocks.tokens)).reshape(-1, blocks.visible.shape[1])
-        seen = {
+        by_row = {
             row: sorted(keys[visible].tolist())
-            for own, keys, each in zip(rows, blocks.keys, blocks.visible, strict=True)
-            for row, visible in zip(own.tolist(), each, strict=True)
+            for group, keys, masks in zip(rows, blocks.keys, blocks.visible, strict=True)
+            for row, visible in zip(group.tolist(), masks, strict=True)
         }
-        for begin, (row, n) in begins.items():
-            number = int(found.numbers[row, n])
-            assert (blocks.tokens[number], blocks.depths[number]) == (begin[-1], n)
-            assert seen.pop(number) == sorted(found.numbers[row, : n + 1].tolist())
-        assert all(keys == [row] for row, keys in seen.items()), "padding sees itself alone"
+        for prefix, (row, n) in places.items():
+            number = int(trie.numbers[row, n])
+            assert (blocks.tokens[number], blocks.depths[number]) == (prefix[-1], n)
+            assert by_row.pop(number) == sorted(trie.numbers[row, : n + 1].tolist())
+        assert all(keys == [row] for row, keys in by_row.items()), "padding sees itself alone"

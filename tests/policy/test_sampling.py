@@ -36,8 +36,8 @@ def draw(request: pytest.FixtureRequest) -> Callable[..., Any]:
     ],
 )
 def test_philox_gives_the_known_answers_of_random123(counter, key, expected):
-    drawn = philox4x32(np.array(counter, np.uint32), key)
-    assert drawn.tolist() == list(expected)
+    numbers = philox4x32(np.array(counter, np.uint32), key)
+    assert numbers.tolist() == list(expected)
 
 
 def test_a_uniform_depends_on_its_own_place_in_the_run_alone():
@@ -55,10 +55,10 @@ def test_a_uniform_depends_on_its_own_place_in_the_run_alone():
 
 
 def test_uniforms_are_spread_evenly_over_the_unit_interval():
-    drawn = Draws(seed=0, step=0).uniforms(np.arange(500), 0, 100).ravel()
-    counts = np.histogram(drawn, bins=20, range=(0, 1))[0]
-    expected = len(drawn) / 20
-    assert drawn.min() >= 0 and drawn.max() < 1
+    uniforms = Draws(seed=0, step=0).uniforms(np.arange(500), 0, 100).ravel()
+    counts = np.histogram(uniforms, bins=20, range=(0, 1))[0]
+    expected = len(uniforms) / 20
+    assert uniforms.min() >= 0 and uniforms.max() < 1
     assert ((counts - expected) ** 2 / expected).sum() < 43.8  # 19 degrees of freedom, p = 0.001
 
 
@@ -108,9 +108,9 @@ def test_a_draw_does_not_depend_on_the_other_rows(sampling, monkeypatch):
     for part in (slice(7, 8), slice(3, 40), slice(None, None, 3)):
         for at_once in (2**24, 2**14):
             monkeypatch.setattr(torch_engine, "_BYTES", at_once)
-            found = torch_engine.draw_tokens(logits[part], sampling, numbers[part])
-            assert np.array_equal(found[0], ids[part])
-            assert np.array_equal(found[1], logprobs[part])
+            draws = torch_engine.draw_tokens(logits[part], sampling, numbers[part])
+            assert np.array_equal(draws[0], ids[part])
+            assert np.array_equal(draws[1], logprobs[part])
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def slow_draw(logits: np.ndarray, sampling: Sampling, uniform: float) -> tuple[i
     table /= table.sum()
     if sampling.temperature == 0.0:
         return int(logits.argmax()), table
-    beyond = np.flatnonzero(table.cumsum() > uniform)
-    return int(beyond[0] if len(beyond) else len(table) - 1), table
+    places = np.flatnonzero(table.cumsum() > uniform)
+    return int(places[0] if len(places) else len(table) - 1), table
 
 
 def test_greedy_draws_are_refused_in_training():  # row 4

@@ -28,17 +28,17 @@ SEEDS = [*SMALL, *(2**32 * high + low for high in (1, 2) for low in (0, 1, 5)), 
 
 def generators(monkeypatch: pytest.MonkeyPatch, draw: Callable[[], object]) -> set[str]:
     """The first state of each generator that is made."""
-    made: set[str] = set()
-    real = np.random.default_rng
+    states: set[str] = set()
+    make_rng = np.random.default_rng
 
     def default_rng(seed: Any) -> np.random.Generator:
-        made.add(str((found := real(seed)).bit_generator.state))
-        return found
+        states.add(str((rng := make_rng(seed)).bit_generator.state))
+        return rng
 
     with monkeypatch.context() as patch:
         patch.setattr(np.random, "default_rng", default_rng)
         draw()
-    return made
+    return states
 
 
 def test_no_two_purposes_have_one_generator_for_any_seeds_steps_and_epochs(monkeypatch):  # row 33
@@ -51,18 +51,18 @@ def test_no_two_purposes_have_one_generator_for_any_seeds_steps_and_epochs(monke
         ),
         "minibatches": lambda s, step, n: minibatches(groups, 2, seed=s, step=step, epoch=n),
     }
-    found = {
+    states = {
         name: generators(
             monkeypatch,
             lambda draw=draw: [draw(*key) for key in itertools.product(SEEDS, SMALL, SMALL)],
         )
         for name, draw in draws.items()
     }
-    for one, other in itertools.combinations(found, 2):
-        assert not found[one] & found[other], f"{one} and {other}"
+    for first, second in itertools.combinations(states, 2):
+        assert not states[first] & states[second], f"{first} and {second}"
     keys = len(SEEDS) * len(SMALL)
-    assert len(found["secrets of a step"]) == len(found["secrets of replacements"]) == keys
-    assert len(found["minibatches"]) == keys * len(SMALL)
+    assert len(states["secrets of a step"]) == len(states["secrets of replacements"]) == keys
+    assert len(states["minibatches"]) == keys * len(SMALL)
 
 
 @pytest.mark.parametrize("purpose", [None, Purpose.ALLOWED_SECRETS])
@@ -78,17 +78,17 @@ def test_every_seed_plays_all_secrets_in_other_orders_in_each_epoch(purpose):
 
 def uniforms_used(monkeypatch: pytest.MonkeyPatch, draw: Callable[[], object]) -> set[tuple]:
     """Key and counter of each uniform that is drawn."""
-    used: set[tuple] = set()
-    real = sampling.philox4x32
+    places: set[tuple] = set()
+    function = sampling.philox4x32
 
     def philox(counter: np.ndarray, key: tuple[int, int]) -> np.ndarray:
-        used.update((*key, *map(int, row)) for row in counter.reshape(-1, 4))
-        return real(counter, key)
+        places.update((*key, *map(int, row)) for row in counter.reshape(-1, 4))
+        return function(counter, key)
 
     with monkeypatch.context() as patch:
         patch.setattr(sampling, "philox4x32", philox)
         draw()
-    return used
+    return places
 
 
 @pytest.fixture
@@ -111,10 +111,10 @@ def test_training_its_histories_and_validation_draw_other_uniforms(policy, monke
             policy=policy, form=step_of(policy, recipe).form, setup=setup, portions=Portions()
         ).play(WORDS.answers, "test", sampling=Sampling()),
     }
-    used = {
+    uniforms = {
         name: uniforms_used(monkeypatch, lambda draw=draw: [draw(0), draw(1)])
         for name, draw in draws.items()
     }
-    assert all(used.values())
-    for one, other in itertools.combinations(used, 2):
-        assert not used[one] & used[other], f"{one} and {other}"
+    assert all(uniforms.values())
+    for first, second in itertools.combinations(uniforms, 2):
+        assert not uniforms[first] & uniforms[second], f"{first} and {second}"

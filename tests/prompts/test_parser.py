@@ -9,23 +9,23 @@ import pytest
 from tests.helpers.tool_calls import call, guess
 from wordle_rl.prompts.parser import ParseFailure, parse, parse_call, parse_spelled
 
-GOOD = "<guess>crane</guess>"
+TAG = "<guess>crane</guess>"
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        GOOD,
+        TAG,
         "<guess>CRANE</guess>",
         "<guess>CrAnE</guess>",
         "<think>vowels first</think><guess>crane</guess>",
         "<think>\nvowels\n</think>\n\n \t\r\n<guess>crane</guess>\n",
         "<think></think>I say <guess>crane</guess>, of course",
-        "<think>one</think><think>two</think>" + GOOD,
-        "<think>not <guess>slate</guess></think>" + GOOD,
-        "the prompt opened the think block</think>" + GOOD,
-        "<guess>slate</guess><think>no, better:</think>" + GOOD,
-        "</guess><think></think>" + GOOD,
+        "<think>one</think><think>two</think>" + TAG,
+        "<think>not <guess>slate</guess></think>" + TAG,
+        "the prompt opened the think block</think>" + TAG,
+        "<guess>slate</guess><think>no, better:</think>" + TAG,
+        "</guess><think></think>" + TAG,
     ],
 )
 def test_one_guess_after_the_last_think_block_is_read_in_any_case(text):
@@ -51,17 +51,17 @@ FAILURES = {
         "<think>x</think><guess>",
     ],
     ParseFailure.UNOPENED_GUESS: ["crane</guess>", "</guess>crane<guess>", "</guess></guess>"],
-    ParseFailure.GUESS_INSIDE_THINK: [f"<think>{GOOD}</think>crane", f"{GOOD}<think>done</think>"],
+    ParseFailure.GUESS_INSIDE_THINK: [f"<think>{TAG}</think>crane", f"{TAG}<think>done</think>"],
     ParseFailure.UNCLOSED_THINK: [
-        f"<think>{GOOD}",
-        f"{GOOD}<think>",
-        f"<think></think>{GOOD}<think>and then",
+        f"<think>{TAG}",
+        f"{TAG}<think>",
+        f"<think></think>{TAG}<think>and then",
     ],
     ParseFailure.SEVERAL_GUESSES: [
-        GOOD + GOOD,
-        GOOD + "<guess>slate</guess>",
-        GOOD + "</guess>",
-        GOOD + "<guess>",
+        TAG + TAG,
+        TAG + "<guess>slate</guess>",
+        TAG + "</guess>",
+        TAG + "<guess>",
     ],
     ParseFailure.NESTED_GUESSES: [
         "<guess><guess>crane</guess></guess>",
@@ -170,7 +170,7 @@ UNITS = [
 PATTERNS = [
     *((unit, "", "") for unit in UNITS),
     *((unit, "<guess>", "</guess>") for unit in UNITS),
-    *((unit, "<think>", "</think>" + GOOD) for unit in ("<think>", " ", "</think", "<guess>")),
+    *((unit, "<think>", "</think>" + TAG) for unit in ("<think>", " ", "</think", "<guess>")),
 ]
 
 
@@ -193,19 +193,19 @@ def is_linear(read: Callable[[str], object], small: str, large: str) -> bool:
 
 
 def test_time_is_linear_on_hostile_patterns():
-    def slow(read, unit, before, behind):
+    def is_slow(read, unit, prefix, suffix):
         # Sizes in characters.
-        small, large = (before + unit * (n // len(unit)) + behind for n in (80_000, 640_000))
+        small, large = (prefix + unit * (n // len(unit)) + suffix for n in (80_000, 640_000))
         return not is_linear(read, small, large)
 
     assert len(PATTERNS) >= 60
-    assert not [pattern for pattern in PATTERNS if slow(parse, *pattern)]
+    assert not [pattern for pattern in PATTERNS if is_slow(parse, *pattern)]
     calls = ["[", "{", '{"a":', "9", " ", '"', "<tool_call>", "</tool_call>"]
-    assert not [u for u in calls if slow(parse_call, u, "<tool_call>", "</tool_call>")]
+    assert not [u for u in calls if is_slow(parse_call, u, "<tool_call>", "</tool_call>")]
 
 
 def test_a_spelled_guess_may_have_blanks_between_its_letters():
-    for text in ("<guess> C R A N E</guess>", "<guess>c r a n e </guess>", GOOD):
+    for text in ("<guess> C R A N E</guess>", "<guess>c r a n e </guess>", TAG):
         assert parse_spelled(text).guess == "crane"
     assert parse("<guess> C R A N E</guess>").reason is ParseFailure.NOT_ASCII_LETTERS
     assert parse_spelled("<guess> C R A N</guess>").reason is ParseFailure.NOT_FIVE_LETTERS
@@ -233,7 +233,7 @@ def test_one_call_after_the_last_think_block_is_read(text: str) -> None:
 
 
 BAD_CALLS = {
-    ParseFailure.NO_GUESS_TAG: ["crane", GOOD, json.dumps(guess("crane"))],
+    ParseFailure.NO_GUESS_TAG: ["crane", TAG, json.dumps(guess("crane"))],
     ParseFailure.GUESS_INSIDE_THINK: [f"<think>{CALL}</think>"],
     ParseFailure.SEVERAL_GUESSES: [CALL + CALL, CALL + call(guess("slate"))],
     ParseFailure.NESTED_GUESSES: [call(call(guess("crane")))],

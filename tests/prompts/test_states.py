@@ -40,22 +40,22 @@ def places(text: str) -> list[int]:
     return [int(place) - 1 for place in text.split()]
 
 
-def left_by_a_state(text: str) -> np.ndarray:
+def mask_of_state(text: str) -> np.ndarray:
     """[answers] which of them fit a text of prompt=state."""
     fits = np.ones(len(letters()), bool)
     for line in text.splitlines():
         head, colon, rest = line.partition(": ")
         items = rest.split(", ") if colon else []
         for item in items:
-            first, _, more = item.partition(" ")
+            first, _, tail = item.partition(" ")
             if head == "Known places":
-                fits &= letters()[:, int(first) - 1] == more
+                fits &= letters()[:, int(first) - 1] == tail
             elif head == "In the word, not at the places given":
-                fits &= (copies(first) > 0) & (letters()[:, places(more)] != first).all(axis=1)
+                fits &= (copies(first) > 0) & (letters()[:, places(tail)] != first).all(axis=1)
             elif head == "How often in the word":
-                kind, times = re.fullmatch(r"(exactly|at least) (.+)", more).groups()
-                has, told = copies(first), TIMES[times]
-                fits &= has == told if kind == "exactly" else has >= told
+                kind, times = re.fullmatch(r"(exactly|at least) (.+)", tail).groups()
+                counts, number = copies(first), TIMES[times]
+                fits &= counts == number if kind == "exactly" else counts >= number
             elif head == "Not in the word":
                 fits &= copies(first) == 0
             else:
@@ -69,7 +69,7 @@ def codes(guess: str) -> np.ndarray:
     return np.array([feedback_code(guess, answer) for answer in lists().answers])
 
 
-def left_by_marks(text: str) -> np.ndarray:
+def mask_of_marks(text: str) -> np.ndarray:
     """[answers] which of them fit a text of prompt=symbols, letters or places."""
     fits = np.ones(len(letters()), bool)
     for line in text.splitlines():
@@ -81,7 +81,7 @@ def left_by_marks(text: str) -> np.ndarray:
     return fits
 
 
-def left_by_spelled(text: str) -> np.ndarray:
+def mask_of_spelled(text: str) -> np.ndarray:
     """[answers] which of them fit a text of prompt=spelled."""
     fits = np.ones(len(letters()), bool)
     for line in text.lower().splitlines():
@@ -90,15 +90,15 @@ def left_by_spelled(text: str) -> np.ndarray:
             for letter, kind, times in re.findall(
                 r"(\w) (exactly|at least) ((?:\w+ times|\w+))", rest
             ):
-                has, told = copies(letter), TIMES[times]
-                fits &= has == told if kind == "exactly" else has >= told
+                counts, number = copies(letter), TIMES[times]
+                fits &= counts == number if kind == "exactly" else counts >= number
             continue
         for place, item in enumerate(rest.split()):
             if head == "not":
                 fits &= copies(item) == 0
             elif head == "has":
-                barred = places(" ".join(item[1:]))
-                fits &= (copies(item[0]) > 0) & (letters()[:, barred] != item[0]).all(axis=1)
+                slots = places(" ".join(item[1:]))
+                fits &= (copies(item[0]) > 0) & (letters()[:, slots] != item[0]).all(axis=1)
             else:
                 assert head == "word", line
                 fits &= True if item == "_" else letters()[:, place] == item
@@ -117,7 +117,7 @@ def states(count: int, seed: int = 0) -> Iterator[State]:
         yield State(clues, len(clues) + number % 2)
 
 
-def left_by_clues(state: State) -> np.ndarray:
+def mask_of_clues(state: State) -> np.ndarray:
     fits = np.ones(len(letters()), bool)
     for clue in state.clues:
         fits &= codes(clue.guess) == clue.feedback
@@ -125,12 +125,12 @@ def left_by_clues(state: State) -> np.ndarray:
 
 
 READERS = [
-    (WholeState(), left_by_a_state),
-    (Symbols(), left_by_marks),
-    (Letters(), left_by_marks),
-    (Places(), left_by_marks),
-    (Spelled(), left_by_spelled),
-    (Spelled(wording="shown"), left_by_spelled),
+    (WholeState(), mask_of_state),
+    (Symbols(), mask_of_marks),
+    (Letters(), mask_of_marks),
+    (Places(), mask_of_marks),
+    (Spelled(), mask_of_spelled),
+    (Spelled(wording="shown"), mask_of_spelled),
 ]
 
 
@@ -138,4 +138,4 @@ READERS = [
 def test_a_text_leaves_exactly_the_words_that_the_clues_leave(style, read):  # row 34
     for state in states(200):
         text = style.opening(state)
-        assert np.array_equal(read(text), left_by_clues(state)), text
+        assert np.array_equal(read(text), mask_of_clues(state)), text

@@ -11,7 +11,7 @@ from wordle_rl.words.splits import WordSettings
 WORDS = {"crane", "sleep", "speed", "crept", "eerie"}
 
 
-def played(secret: str, *guesses: str) -> Game:
+def play(secret: str, *guesses: str) -> Game:
     game = Game(secret, WORDS)
     for guess in guesses:
         game.play(guess)
@@ -27,14 +27,14 @@ def played(secret: str, *guesses: str) -> Game:
     ],
 )
 def test_each_letter_gets_its_mark(style, told) -> None:  # row 34: the last guess is told
-    game = played("crept", "crane", "sleep")
+    game = play("crept", "crane", "sleep")
     assert style.feedback(game.turns[-1], game.state) == told
     opening = style.opening(game.state)
     assert told in opening and opening.endswith("Make your next guess.")
 
 
 def test_the_state_names_places_misplaced_letters_how_often_and_absent_letters() -> None:
-    game = played("crept", "sleep")
+    game = play("crept", "sleep")
     assert WholeState().feedback(game.turns[-1], game.state).splitlines() == [
         "Known places: 3 e",
         "In the word, not at the places given: e 4, p 5",
@@ -46,7 +46,7 @@ def test_the_state_names_places_misplaced_letters_how_often_and_absent_letters()
 
 
 def test_the_spelled_state_has_its_letters_apart_and_says_all_of_it() -> None:
-    game = played("crept", "sleep", "crane")
+    game = play("crept", "sleep", "crane")
     assert Spelled().feedback(game.turns[-1], game.state).splitlines() == [
         "Not: A L N S",
         "Has: E45 P5",

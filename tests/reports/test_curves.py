@@ -12,7 +12,7 @@ from wordle_rl.reports.curves import draw_file
 from wordle_rl.runs.files import FolderError
 
 
-def written(path: Path, *rows: object, end: str = "") -> Path:
+def write_log(path: Path, *rows: object, end: str = "") -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows) + end)
     return path
 
@@ -20,12 +20,12 @@ def written(path: Path, *rows: object, end: str = "") -> Path:
 def test_report_draws_the_curves_of_a_runs_metrics(tmp_path, capsys):
     folder = make_run(tmp_path)
     command.run(["report", str(folder / "metrics.jsonl")])
-    picture, told = capsys.readouterr().out.splitlines()
-    assert picture == str(folder / "metrics.png") and " curves" in told
+    picture, text = capsys.readouterr().out.splitlines()
+    assert picture == str(folder / "metrics.png") and " curves" in text
     assert imread(picture).shape[0] > 300
     out = tmp_path / "wins.png"
-    given = ["--only", "val/win_rate", "--only", "val/mean*", "--output", str(out)]
-    command.run(["report", str(folder / "metrics.jsonl"), *given])
+    options = ["--only", "val/win_rate", "--only", "val/mean*", "--output", str(out)]
+    command.run(["report", str(folder / "metrics.jsonl"), *options])
     assert capsys.readouterr().out.splitlines() == [str(out), "2 of 2 curves"]
     with pytest.raises(SystemExit):
         command.run(["report", str(folder), "--only", "loss"])
@@ -34,11 +34,11 @@ def test_report_draws_the_curves_of_a_runs_metrics(tmp_path, capsys):
 
 def test_another_programs_file_is_drawn_whatever_its_rows_are_called(tmp_path):
     rows = [{"global_step": n, "train": {"loss": 1 / n, "flat": 3}, "note": "x"} for n in (1, 2, 3)]
-    path = written(tmp_path / "log.jsonl", *rows, {"global_step": 3, "eval": 0.5}, end='{"glob')
+    path = write_log(tmp_path / "log.jsonl", *rows, {"global_step": 3, "eval": 0.5}, end='{"glob')
     assert draw_file(path) == (tmp_path / "log.png", "1 of 1 curves"), "train.loss alone moves"
     assert draw_file(path, ["train.*"])[1] == "2 of 2 curves"
-    many = written(tmp_path / "many.jsonl", *({f"m{i}": n for i in range(30)} for n in (1, 2)))
-    assert draw_file(many)[1].startswith("24 of 30 curves; --only '<name>*' draws others, such as")
+    log = write_log(tmp_path / "many.jsonl", *({f"m{i}": n for i in range(30)} for n in (1, 2)))
+    assert draw_file(log)[1].startswith("24 of 30 curves; --only '<name>*' draws others, such as")
 
 
 @pytest.mark.parametrize(

@@ -77,8 +77,8 @@ def test_a_page_is_opened_anew_until_its_run_is_over(tmp_path, capsys, monkeypat
     assert REFRESH in html and "location.reload" in html
     assert "after step 40 of 60, and is written again at each validation." in html
     assert "What is missing" not in html
-    told = [line for line in capsys.readouterr().out.splitlines() if "report: " in line]
-    assert told == [f"report: {page}, written at each validation"]
+    lines = [line for line in capsys.readouterr().out.splitlines() if "report: " in line]
+    assert lines == [f"report: {page}, written at each validation"]
     monkeypatch.setattr(train_command, "write_page", write_page)
     folder.set_status("interrupted")
     train_command._end_page(folder)

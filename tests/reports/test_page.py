@@ -14,7 +14,7 @@ from wordle_rl.reports.run import read_run
 from wordle_rl.runs.files import StepLog, write_json
 from wordle_rl.words.lists import load_words
 
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+MARKUP = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 DEFAULTS = {"optim.lr": "0.001", "seed": "0"}
 
 
@@ -48,8 +48,8 @@ class Page(HTMLParser):
     @property
     def prose(self) -> str:
         """Everything that a reader sees, in one line."""
-        hidden = ("script", "style")
-        return " ".join(" ".join(t for name, t in self.texts if name not in hidden).split())
+        tags = ("script", "style")
+        return " ".join(" ".join(t for name, t in self.texts if name not in tags).split())
 
 
 @pytest.fixture(autouse=True)
@@ -103,7 +103,7 @@ def test_the_page_says_what_training_changed_with_its_interval(page):
 def test_the_page_calls_a_difference_undecided_where_its_interval_has_0(
     low, high, undecided, monkeypatch
 ):
-    found = SimpleNamespace(
+    change = SimpleNamespace(
         wins=pages.Estimate(0.05, low, high),
         guesses=pages.Estimate(0.0, -1.0, 1.0),
         secrets=9,
@@ -111,7 +111,7 @@ def test_the_page_calls_a_difference_undecided_where_its_interval_has_0(
         only_first=1,
         only_second=2,
     )
-    monkeypatch.setattr(pages, "difference", lambda first, second: found)
+    monkeypatch.setattr(pages, "difference", lambda first, second: change)
     [text] = pages._describe_difference(None, None, "The change")  # pyright: ignore
     assert ("contains 0, so whether wins differ is undecided" in text) is undecided
 
@@ -152,25 +152,25 @@ def test_nothing_leaves_the_page(html, page):
 
 def test_texts_of_a_run_are_never_markup(tmp_path, monkeypatch):
     monkeypatch.undo()
-    name = f"20261122-0856_{HOSTILE.replace('/', '')}"
-    folder = make_run(tmp_path, status_reason=HOSTILE, platform=HOSTILE, model=HOSTILE)
+    name = f"20261122-0856_{MARKUP.replace('/', '')}"
+    folder = make_run(tmp_path, status_reason=MARKUP, platform=MARKUP, model=MARKUP)
     folder = folder.rename(tmp_path / name)
     record = {
-        "secret": HOSTILE,
+        "secret": MARKUP,
         "won": False,
-        "guesses": [HOSTILE, None],
+        "guesses": [MARKUP, None],
         "feedback": [None, None],
         "kinds": ["not_a_word", "unparsable"],
-        "texts": ["", HOSTILE],
+        "texts": ["", MARKUP],
     }
     for file in ("start_games.jsonl", "best_games.jsonl"):
         StepLog(folder / file).append(0, record)
     summary = json.loads((folder / "summary.json").read_text())
-    write_json(folder / "summary.json", {**summary, "lineage": HOSTILE})
-    config = {"optim": {"lr": HOSTILE}, HOSTILE: 1}
+    write_json(folder / "summary.json", {**summary, "lineage": MARKUP})
+    config = {"optim": {"lr": MARKUP}, MARKUP: 1}
     (folder / "config.yaml").write_text(json.dumps(config))
-    other = make_run(tmp_path, "other")
-    for page in (page_of(folder), page_of(folder, other)):  # names are also in pictures
+    other_run = make_run(tmp_path, "other")
+    for page in (page_of(folder), page_of(folder, other_run)):  # names are also in pictures
         assert len(page.of("script")) == 2 and not page.of("img")
         assert page.prose.count("alert(1)") > 5
         assert not [a for _, a in page.elements if any(name.startswith("on") for name in a)]
@@ -192,8 +192,8 @@ def test_all_games_are_there_for_the_filter(html):
 def test_a_run_whose_best_is_its_start_says_so(run):
     summary = json.loads((run / "summary.json").read_text())
     write_json(run / "summary.json", {**summary, "exported_step": 0})
-    told = "Best checkpoint: step 0, the start (greedy). It wins 100.0 (43.9 to 100.0) % of test"
-    assert told in page_of(run).prose
+    text = "Best checkpoint: step 0, the start (greedy). It wins 100.0 (43.9 to 100.0) % of test"
+    assert text in page_of(run).prose
 
 
 def test_a_page_says_whether_the_run_learns(run):
@@ -202,16 +202,16 @@ def test_a_page_says_whether_the_run_learns(run):
     log = StepLog(run / "metrics.jsonl")
     for step in range(41, 60):
         log.append(step, {"policy/sampler_gap": 0.5})
-    told = "sampler and trainer differ: log-probabilities differ by 0.500 nats a token"
-    assert f"Does it learn? {told}" in page_of(run).prose
+    text = "sampler and trainer differ: log-probabilities differ by 0.500 nats a token"
+    assert f"Does it learn? {text}" in page_of(run).prose
 
 
 def test_solvers_and_optimum_are_beside_runs_on_the_original_lists(tmp_path):
     page = page_of(make_run(tmp_path, digests={"words": load_words().digest}))
     assert "random_consistent_allowed (words that fit all clues)" in page.text("th")
     assert "optimum (published, all 2,315 answers)" in page.text("th")
-    unknown = make_run(tmp_path / "other")
-    assert "optimum" not in " ".join(page_of(unknown).text("th"))
+    folder = make_run(tmp_path / "other")
+    assert "optimum" not in " ".join(page_of(folder).text("th"))
 
 
 def test_a_run_without_its_end_shows_what_it_has(run):
@@ -223,8 +223,8 @@ def test_a_run_without_its_end_shows_what_it_has(run):
 
 
 def test_runs_are_compared_secret_by_secret(tmp_path):
-    good, bad = make_run(tmp_path, "good"), make_run(tmp_path, "bad", after=BEFORE)
-    page = page_of(good, bad)
+    good_run, bad_run = make_run(tmp_path, "good"), make_run(tmp_path, "bad", after=BEFORE)
+    page = page_of(good_run, bad_run)
     assert page.text("h1") == ["2 runs: good and bad"]
     assert "bad (greedy) wins 33.3 (6.1 to 79.2) % of test secrets." in page.prose
     assert "bad (greedy) against the first on the same 3 secrets" in page.prose

@@ -27,25 +27,25 @@ def report(*arguments: object) -> int:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_seed_is_inside_the_band_of_all(name):
-    about, seeds = read_reference(name)
-    assert about["command"].startswith("python train.py") and len(seeds) >= 3
+    header, seeds = read_reference(name)
+    assert header["command"].startswith("python train.py") and len(seeds) >= 3
     for rows in seeds:
-        beside = compare(name, rows)
-        assert not [exit for _, _, exit in beside.metrics if exit]
-        assert all("inside the band" in line for line in describe(beside)[1:])
+        comparison = compare(name, rows)
+        assert not [exit for _, _, exit in comparison.metrics if exit]
+        assert all("inside the band" in line for line in describe(comparison)[1:])
 
 
 @pytest.mark.parametrize("name", LARGE)
 def test_most_seeds_are_inside_the_band_of_the_others(name, tmp_path, monkeypatch):
-    about, seeds = read_reference(name)
+    header, seeds = read_reference(name)
     monkeypatch.setattr(reference, "FOLDER", tmp_path)
-    left = 0
+    exits = 0
     for rows in seeds:
-        others = [{"rows": other} for other in seeds if other is not rows]
+        records = [{"rows": seed} for seed in seeds if seed is not rows]
         with lzma.open(tmp_path / "others.jsonl.xz", "wt") as file:
-            file.write("\n".join(map(json.dumps, [about, *others])))
-        left += any(exit for _, _, exit in compare("others", rows).metrics)
-    assert left <= 1
+            file.write("\n".join(map(json.dumps, [header, *records])))
+        exits += any(exit for _, _, exit in compare("others", rows).metrics)
+    assert exits <= 1
 
 
 def test_an_unknown_name_ends_with_a_line_that_lists_all(tmp_path, capsys):
@@ -90,30 +90,30 @@ def test_a_picture_has_the_run_and_the_band():
 def test_a_run_at_thirty_times_the_rate_leaves_the_band_at_the_step_that_a_slow_oracle_finds():
     # python train.py experiment=quick optim.lr=0.09, which unlearns to play within a few steps
     with lzma.open(Path(__file__).with_name("quick_broken.jsonl.xz"), "rt") as file:
-        broken = [json.loads(line) for line in file]
+        rows = [json.loads(line) for line in file]
     _, seeds = read_reference("quick")
-    found = {band.metric: exit for band, _, exit in compare("quick", broken).metrics}
-    assert all(found.values())
-    for metric, exit in found.items():
-        assert exit and exit.step == slow_exit(metric, seeds, broken)
+    exits = {band.metric: exit for band, _, exit in compare("quick", rows).metrics}
+    assert all(exits.values())
+    for metric, exit in exits.items():
+        assert exit and exit.step == slow_exit(metric, seeds, rows)
 
 
-def slow_exit(metric, seeds, mine):
+def slow_exit(metric, seeds, run_rows):
     """The first of two steps in a row, or the last one, whose value is outside on the same side."""
     curves = [{row["step"]: row[metric] for row in rows if metric in row} for rows in seeds]
-    own = {row["step"]: row[metric] for row in mine if metric in row}
+    values = {row["step"]: row[metric] for row in run_rows if metric in row}
     steps = sorted(set(curves[0]).intersection(*curves[1:]))
     sides = []
     for place, step in enumerate(steps):
-        near = steps[max(0, place - 2) : place + 3]
-        spread = [statistics.variance([curve[one] for curve in curves]) for one in near]
+        window = steps[max(0, place - 2) : place + 3]
+        spread = [statistics.variance([curve[s] for curve in curves]) for s in window]
         half = float(t.isf(0.005, 2 * (len(curves) - 1))) * math.sqrt(
             statistics.mean(spread) * (1 + 1 / len(curves))
         )
         middle = statistics.mean(curve[step] for curve in curves)
-        if step in own:
-            sides.append((step, (own[step] > middle + half) - (own[step] < middle - half)))
-    for (step, side), (_, after) in itertools.pairwise([*sides, sides[-1]]):
-        if side and side == after:
+        if step in values:
+            sides.append((step, (values[step] > middle + half) - (values[step] < middle - half)))
+    for (step, side), (_, next_side) in itertools.pairwise([*sides, sides[-1]]):
+        if side and side == next_side:
             return step
     return None

@@ -23,26 +23,26 @@ def digits_of(name: str, limit: int | None = None) -> dict[str, str]:
     player = PLAYERS[name](Knowledge(words, feedback_table(words)))
     secrets = split_secrets(words).secrets("all")[:limit]
     games = play(ScriptedPlayer(player=player, draws=draws), new_games(secrets, words, rules))
-    lost = rules.max_turns + 1
-    return {game.secret: str(game.state.turn if game.won else lost) for game in games}
+    loss = rules.max_turns + 1
+    return {game.secret: str(game.state.turn if game.won else loss) for game in games}
 
 
-def kept(name: str) -> dict[str, str]:
-    known = json.loads(FILE.read_text())
-    return dict(zip(load_words().answers, known["guesses"][name], strict=True))
+def record_of(name: str) -> dict[str, str]:
+    record = json.loads(FILE.read_text())
+    return dict(zip(load_words().answers, record["guesses"][name], strict=True))
 
 
 @pytest.mark.parametrize("name", ["random_consistent", "entropy"])
 def test_the_file_is_what_the_players_do_on_the_first_secrets(name):
-    assert digits_of(name, 12).items() <= kept(name).items()
+    assert digits_of(name, 12).items() <= record_of(name).items()
 
 
 @pytest.mark.slow
 def test_the_file_is_what_the_players_do_on_all_answers(tmp_path):
     """On a difference, the new file is in the test's folder: copy it if the change is meant."""
     answers = load_words().answers
-    found = {name: digits_of(name) for name in json.loads(FILE.read_text())["guesses"]}
-    text = {name: "".join(digits[a] for a in answers) for name, digits in found.items()}
-    new = tmp_path / "solvers.json"
-    new.write_text(json.dumps({"words": load_words().digest, "guesses": text}, indent=2) + "\n")
-    assert new.read_text() == FILE.read_text(), f"{new} differs from {FILE}"
+    table = {name: digits_of(name) for name in json.loads(FILE.read_text())["guesses"]}
+    text = {name: "".join(digits[a] for a in answers) for name, digits in table.items()}
+    path = tmp_path / "solvers.json"
+    path.write_text(json.dumps({"words": load_words().digest, "guesses": text}, indent=2) + "\n")
+    assert path.read_text() == FILE.read_text(), f"{path} differs from {FILE}"

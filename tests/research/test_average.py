@@ -24,7 +24,7 @@ def call(monkeypatch, *arguments):
 
 def test_the_mean_of_three_adapters(tmp_path, monkeypatch):
     weights = [[1.0, 2.0], [4.0, -2.0], [1.0, 3.0]]
-    folders = [make(tmp_path / str(n), one) for n, one in enumerate(weights)]
+    folders = [make(tmp_path / str(n), row) for n, row in enumerate(weights)]
     call(monkeypatch, tmp_path / "mean", *folders)
     assert load_file(tmp_path / "mean" / WEIGHTS)["a"] == pytest.approx(np.mean(weights, 0))
     assert json.loads((tmp_path / "mean" / CONFIG).read_text())["r"] == 2

@@ -18,18 +18,18 @@ def test_the_page_is_as_the_kept_runs_have_it():
 def test_there_are_enough_runs_of_each_half_and_model():
     assert len(RUNS) >= 120
     for half in score.HALVES:
-        own = [run for run in RUNS if run.half == half]
-        healthy = sum(run.cause == "healthy" for run in own)
-        assert len(own) >= 55 and 0.2 < healthy / len(own) < 0.4
-        assert {run.cause for run in own} == {*score.SHOULD_SAY}
-        assert {run.model for run in own} == {"micro", "mini"}
+        runs = [run for run in RUNS if run.half == half]
+        healthy = sum(run.cause == "healthy" for run in runs)
+        assert len(runs) >= 55 and 0.2 < healthy / len(runs) < 0.4
+        assert {run.cause for run in runs} == {*score.SHOULD_SAY}
+        assert {run.model for run in runs} == {"micro", "mini"}
 
 
 def rows(wins, games, validation=(0.5, 0.4, 0.6)):
     names = ("val/win_rate", "val/win_rate_low", "val/win_rate_high")
     ends = dict(zip(names, validation, strict=True))
-    played = [{"train/win_rate": won, "train/games": games} for won in wins]
-    return [{"step": 0.0, **ends}, *played[:-1], {**played[-1], **ends}]
+    steps = [{"train/win_rate": won, "train/games": games} for won in wins]
+    return [{"step": 0.0, **ends}, *steps[:-1], {**steps[-1], **ends}]
 
 
 def test_wins_rise_by_two_standard_errors_or_do_not():
@@ -47,8 +47,8 @@ def test_wins_rise_by_two_standard_errors_or_do_not():
 
 def test_the_best_threshold_is_the_best_of_all():
     """A slow oracle for the metric that it finds."""
-    told = [run for run in RUNS if run.cause != "few" and run.half == "seen"]
-    rule = score.best_threshold(told)
+    runs = [run for run in RUNS if run.cause != "few" and run.half == "seen"]
+    rule = score.best_threshold(runs)
 
     def value_of(run):
         curves = Curves(run.rows)
@@ -56,15 +56,15 @@ def test_the_best_threshold_is_the_best_of_all():
         rise = curves.rise(rule.metric) if rule.metric in curves else math.nan
         return {"first": first, "last": last, "change": last - first, "rise": rise}[rule.number]
 
-    values = [(value_of(run), run.cause != "healthy") for run in told]
-    ill = [value for value, sick in values if sick]
-    well = [value for value, sick in values if not sick]
+    values = [(value_of(run), run.cause != "healthy") for run in runs]
+    bad_values = [value for value, sick in values if sick]
+    good_values = [value for value, sick in values if not sick]
 
     def quality(limit, above):
         def alarms(group):
             return sum(v > limit if above else v < limit for v in group) / len(group)
 
-        return alarms(ill) - alarms(well)
+        return alarms(bad_values) - alarms(good_values)
 
     best = max(
         quality(limit + shift, above)

@@ -28,34 +28,34 @@ REPORT = {
 
 def weights_of(run: Path, name: str) -> dict[str, torch.Tensor]:
     """The trained weights of the last checkpoint."""
-    last = CheckpointStore(RunFolder.open(run).checkpoints, read_only=True).latest()
-    assert last is not None
-    return load_file(last / "model" / name)
+    checkpoint = CheckpointStore(RunFolder.open(run).checkpoints, read_only=True).latest()
+    assert checkpoint is not None
+    return load_file(checkpoint / "model" / name)
 
 
 def same_in_bfloat16(run: Path, folder: Path, name: str) -> bool:
-    exact, halved = weights_of(run, name), load_file(folder / name)
-    return exact.keys() == halved.keys() and all(
-        torch.equal(halved[key], weight.to(torch.bfloat16)) for key, weight in exact.items()
+    source, export = weights_of(run, name), load_file(folder / name)
+    return source.keys() == export.keys() and all(
+        torch.equal(export[key], weight.to(torch.bfloat16)) for key, weight in source.items()
     )
 
 
 def test_the_record_names_the_embedded_model_of_each_stage(tmp_path: Path):  # row 38
-    first = trained(tmp_path / "first", "name=taught")
-    write_weights(RunFolder.open(first), tmp_path / "tiny")
-    assert same_in_bfloat16(first, tmp_path / "tiny", "model.safetensors")
+    first_run = trained(tmp_path / "first", "name=taught")
+    write_weights(RunFolder.open(first_run), tmp_path / "tiny")
+    assert same_in_bfloat16(first_run, tmp_path / "tiny", "model.safetensors")
     rest = SMALL_RUN.partition("algorithm=")[2]
     root = tmp_path / "second"
     training(f"model=micro model.path={tmp_path}/tiny algorithm={rest} output_dir={root}")()
-    [second] = root.iterdir()
+    [second_run] = root.iterdir()
     folder = tmp_path / "lexicon_clean"
-    write_weights(RunFolder.open(second), folder)
+    write_weights(RunFolder.open(second_run), folder)
     stages = stages_of(folder)
     assert [stage["embedded"] for stage in stages] == ["tiny", "lexicon_clean"]
     assert [{k: v for k, v in s.items() if k != "embedded"} for s in stages][1] == (
-        stages_of(second / "model")[1]
+        stages_of(second_run / "model")[1]
     )
-    write_card(RunFolder.open(second), folder, "It plays.", [REPORT])
+    write_card(RunFolder.open(second_run), folder, "It plays.", [REPORT])
     card = (folder / "README.md").read_text()
     assert "| lexicon_clean | test | 6 | 50.0 % (20.0 to 80.0) | - | 7.00 | 10.0 % |" in card
     assert "No test secret was ever the secret of a training game" in " ".join(card.split())

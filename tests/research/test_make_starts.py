@@ -36,10 +36,10 @@ def make(tmp_path, monkeypatch):
 
 
 def test_after_ctrl_c_the_same_command_continues_the_run(make, tmp_path):
-    for there in {"teacher_made"}, {"teacher", "clean_made"}:
+    for names in {"teacher_made"}, {"teacher", "clean_made"}:
         with pytest.raises(SystemExit) as end:
             make()
         assert end.value.code == 130
-        assert {path.name for path in (tmp_path / "starts").iterdir()} == there
+        assert {path.name for path in (tmp_path / "starts").iterdir()} == names
     make()
     assert {path.name for path in (tmp_path / "starts").iterdir()} == {"teacher", "clean"}

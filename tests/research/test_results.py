@@ -25,7 +25,7 @@ _NUMBER = re.compile(
 _SIZE = re.compile(r"\d+(\.\d+)? (million|billion|GB|MB|s\b)")
 
 
-def unmarked(page: str) -> str:
+def strip_markup(page: str) -> str:
     """A page without code, links' addresses and the parts that are rendered."""
     page = re.sub(r"<!-- results: .*?<!-- end of results -->", "", page, flags=re.S)
     page = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", "", page, flags=re.S)
@@ -38,29 +38,29 @@ def play(name):
 
 
 def test_the_pages_are_as_the_rows_have_them():
-    stale = [path.name for path, text in render.render().items() if text != path.read_text()]
-    assert not stale, f"python results/render.py writes {stale}"
+    names = [path.name for path, text in render.render().items() if text != path.read_text()]
+    assert not names, f"python results/render.py writes {names}"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_no_number_of_a_page_is_without_a_row(path):
-    backed = {row[end] for row in ROWS for end in ("value", "low", "high")}
-    assert not {*_NUMBER.findall(unmarked(path.read_text()))} - backed
+    numbers = {row[end] for row in ROWS for end in ("value", "low", "high")}
+    assert not {*_NUMBER.findall(strip_markup(path.read_text()))} - numbers
 
 
 def test_no_table_has_a_number_of_its_own():
     texts = {place: render.REFERENCE.sub("", text) for place, text in render.read_texts().items()}
     tables = [line for text in texts.values() for line in text.split("\n") if line[:1] == "|"]
     assert len(tables) > 100
-    assert not [line for line in tables if _NUMBER.search(unmarked(line))]
+    assert not [line for line in tables if _NUMBER.search(strip_markup(line))]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_only_a_gain_that_excludes_0_is_bold(path):
-    bold = re.findall(r"\*\*([+-]?\d[^*]*)\*\*", path.read_text())
+    phrases = re.findall(r"\*\*([+-]?\d[^*]*)\*\*", path.read_text())
     gains = {render.show(row).strip("*") for row in ROWS if row["measure"] == "gain"}
-    assert {*bold} <= gains
-    for text in bold:
+    assert {*phrases} <= gains
+    for text in phrases:
         low, high = map(float, re.findall(r"[+-]?\d+\.\d+", text)[1:])
         assert low > 0 or high < 0, text
 
@@ -76,60 +76,60 @@ def test_a_row_says_what_it_is():
         assert not row["against"] or row["against"] in ids, row
         if row["low"]:
             assert float(row["low"]) <= float(row["value"]) <= float(row["high"]), row
-        told = row["raw"] or row["note"] or row["measure"] in ("reward", "times")
-        assert told, f"{row['id']} has neither games nor a note"
+        source = row["raw"] or row["note"] or row["measure"] in ("reward", "times")
+        assert source, f"{row['id']} has neither games nor a note"
         assert not row["raw"] or (render.FOLDER / row["raw"]).is_file(), row
 
 
 def test_intervals_of_one_game_a_secret_are_wilsons():
-    once = [
+    rows = [
         row
         for row in ROWS
         if row["measure"] == "wins" and row["low"] and row["secrets"].split(" ")[0] == row["games"]
     ]
-    assert len(once) > 50
-    for row in once:
+    assert len(rows) > 50
+    for row in rows:
         games, value = int(row["games"]), float(row["value"])
         counts = [n for n in range(games + 1) if f"{100 * n / games:.1f}" == f"{value:.1f}"]
         ends = [binomtest(wins, games).proportion_ci(method="wilson") for wins in counts]
-        told = [f"{100 * low:.1f} {100 * high:.1f}" for low, high in ends]
-        assert f"{row['low']} {row['high']}" in told, row
+        intervals = [f"{100 * low:.1f} {100 * high:.1f}" for low, high in ends]
+        assert f"{row['low']} {row['high']}" in intervals, row
 
 
 @pytest.mark.parametrize("row", WITH_GAMES, ids=lambda row: f"{row['id']} {row['measure']}")
 def test_wins_guesses_and_gains_are_those_of_the_games(row):
     games = play(row["raw"])
     if row["measure"] == "wins":
-        found = 100 * sum(game["won"] for game in games) / len(games)
-        assert found == pytest.approx(float(row["value"]), abs=0.051)
+        value = 100 * sum(game["won"] for game in games) / len(games)
+        assert value == pytest.approx(float(row["value"]), abs=0.051)
     elif row["measure"] == "guesses":
-        found = sum(len(game["guesses"]) + (not game["won"]) for game in games) / len(games)
-        assert found == pytest.approx(float(row["value"]), abs=0.0051)
+        value = sum(len(game["guesses"]) + (not game["won"]) for game in games) / len(games)
+        assert value == pytest.approx(float(row["value"]), abs=0.0051)
     elif row["measure"] == "non_words":  # or not to be read
         kinds = [kind for game in games for kind in game["kinds"]]
-        found = 100 * (1 - kinds.count("accepted") / len(kinds))
-        assert found == pytest.approx(float(row["value"]), abs=0.051)
+        value = 100 * (1 - kinds.count("accepted") / len(kinds))
+        assert value == pytest.approx(float(row["value"]), abs=0.051)
     elif row["measure"] == "gain":
         [start] = {r["raw"] for r in ROWS if r["id"] == row["against"]}
         after, before = (Counter[str]() for _ in range(2))
-        for counts, some in ((after, games), (before, play(start))):
-            each = len(some) // len({game["secret"] for game in some})
-            for game in some:
-                counts[game["secret"]] += 100 * game["won"] / each
+        for counts, records in ((after, games), (before, play(start))):
+            samples = len(records) // len({game["secret"] for game in records})
+            for game in records:
+                counts[game["secret"]] += 100 * game["won"] / samples
         gains = [after[secret] - before[secret] for secret in before]
         mean, half = sum(gains) / len(gains), 1.96 * sem(gains)
-        told = [float(row[end]) for end in ("value", "low", "high")]
-        assert [mean, mean - half, mean + half] == pytest.approx(told, abs=0.06)
+        numbers = [float(row[end]) for end in ("value", "low", "high")]
+        assert [mean, mean - half, mean + half] == pytest.approx(numbers, abs=0.06)
 
 
 def test_what_is_not_verified_has_its_stand_in_or_is_said_to_have_none():
     with (render.FOLDER / "checks" / "machines.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     page = " ".join((ROOT / "README.md").read_text().split())
-    told = page.partition("## Not verified")[2]
+    section = page.partition("## Not verified")[2]
     for row in rows:
         assert not row["stand_in"] or (ROOT / row["stand_in"]).is_file(), row
-        assert (row["what"] in told) == (not row["verified"]), row
+        assert (row["what"] in section) == (not row["verified"]), row
         assert bool(row["verified"]) == bool(row["machine"]), row
     assert [row["what"] for row in rows if not row["stand_in"]] == ["the Docker image", "Windows"]
 
@@ -172,6 +172,6 @@ def test_a_gain_is_added_once_and_of_the_same_secrets_alone(tmp_path, monkeypatc
         render.add_gain("end", "start")
     [row] = [row for row in record.read_rows(tmp_path) if row["measure"] == "gain"]
     assert (row["value"], row["against"]) == ("33.3", "start") and "33.3" in capsys.readouterr().out
-    for name, other in (("end", "fewer"), ("end", "strat")):
+    for name, partner in (("end", "fewer"), ("end", "strat")):
         with pytest.raises(ValueError, match=r"secrets|strat"):
-            render.add_gain(name, other)
+            render.add_gain(name, partner)

@@ -38,14 +38,14 @@ from wordle_rl.training.curricula import Curriculum
 @cache
 def asking_for_thoughts(form: str = "conversation") -> RewardSet:
     """phase1, whose format asks for think blocks."""
-    given = node("reward", "phase1")
-    given["components"]["format"]["think"] = True
-    return build_reward_set(given, KNOWLEDGE, form)
+    settings = node("reward", "phase1")
+    settings["components"]["format"]["think"] = True
+    return build_reward_set(settings, KNOWLEDGE, form)
 
 
 THOUGHTS = "phase1 that asks for thoughts"
 LAWFUL = {**SHIPPED, THOUGHTS: asking_for_thoughts()}
-READ_APART = ["conversation", "tool"]  # fresh prompts get the same answers as a conversation
+FORMS = ["conversation", "tool"]  # fresh prompts get the same answers as a conversation
 
 
 def writer(form: str) -> Callable[[str], str]:
@@ -80,35 +80,35 @@ def stages(curriculum: str, rewards: RewardSet, form: str) -> list[RewardSet]:
 
     Empty when it does not take these rewards.
     """
-    given = node("curriculum", curriculum)
-    if "first" in given:
-        given["first"] = build_reward_set(given["first"], KNOWLEDGE, form)
-    injected = {"rewards": rewards, "secrets": ANSWERS, "groups": 4}
+    settings = node("curriculum", curriculum)
+    if "first" in settings:
+        settings["first"] = build_reward_set(settings["first"], KNOWLEDGE, form)
+    arguments = {"rewards": rewards, "secrets": ANSWERS, "groups": 4}
     try:
-        taught = instantiate("curriculum", given, Curriculum, **injected)
+        course = instantiate("curriculum", settings, Curriculum, **arguments)
     except ValueError:
         return []  # refused
-    planned = []
+    plans = []
     for _ in range(12):
-        planned.append(taught.plan().rewards)
-        taught.observe([[play(guesses(secret), secret=secret)] for secret in ANSWERS[:4]])
-    return planned[::2]
+        plans.append(course.plan().rewards)
+        course.observe([[play(guesses(secret), secret=secret)] for secret in ANSWERS[:4]])
+    return plans[::2]
 
 
 def on_the_way(form: str) -> dict[str, RewardSet]:
     """Every set of conf/reward, and all that the curricula make of the lawful ones on their way."""
-    found = {name: shipped(name, form) for name in SETS} | {THOUGHTS: asking_for_thoughts(form)}
+    sets = {name: shipped(name, form) for name in SETS} | {THOUGHTS: asking_for_thoughts(form)}
     for curriculum, name in product(OPTIONS["curriculum"], LAWFUL):
-        for number, planned in enumerate(stages(curriculum, found[name], form)):
-            if planned not in found.values():
-                found[f"{curriculum} to {name}, mixture {number}"] = planned
-    return found
+        for number, mixture in enumerate(stages(curriculum, sets[name], form)):
+            if mixture not in sets.values():
+                sets[f"{curriculum} to {name}, mixture {number}"] = mixture
+    return sets
 
 
-EVERY = {form: on_the_way(form) for form in READ_APART}
-EVERY_LAWFUL = {
-    form: {name: rewards for name, rewards in every.items() if rewards.lawful}
-    for form, every in EVERY.items()
+ALL_SETS = {form: on_the_way(form) for form in FORMS}
+LAWFUL_SETS = {
+    form: {name: rewards for name, rewards in sets.items() if rewards.lawful}
+    for form, sets in ALL_SETS.items()
 }
 
 
@@ -124,7 +124,7 @@ class Noise:
         return rng.choice([*self.range, rng.uniform(*self.range)])
 
 
-def noisy(seed: int) -> RewardSet:
+def noise_set(seed: int) -> RewardSet:
     rng = random.Random(seed)
     components = {
         "format": Format(words=WORDS),
@@ -138,10 +138,10 @@ def noisy(seed: int) -> RewardSet:
 
 def random_game(rng: random.Random, policy: dict, max_turns: int = 6) -> Game:
     """A game of honest guesses and cheats in random proportion."""
-    honest = rng.choice([0.0, 0.3, 0.7, 1.0])
+    share = rng.choice([0.0, 0.3, 0.7, 1.0])
     words = guesses(*WORDS.allowed)
     return play(
-        [rng.choice(words if rng.random() < honest else list(CHEATS.values())) for _ in range(60)],
+        [rng.choice(words if rng.random() < share else list(CHEATS.values())) for _ in range(60)],
         max_turns=max_turns,
         **policy,
     )
@@ -151,26 +151,26 @@ HISTORIES = [("fuzzy",), ("fuzzy", "catch"), ("blimp", "fuzzy", "catch", "sleep"
 
 
 # row 19
-@pytest.mark.parametrize("form", READ_APART)
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("history", HISTORIES)
 def test_every_cheat_scores_below_every_honest_legal_guess(form, history):
-    write, every = writer(form), EVERY_LAWFUL[form].values()
+    write, sets = writer(form), LAWFUL_SETS[form].values()
     for policy in POLICIES:
-        before = [write(word) for word in history]
+        answers = [write(word) for word in history]
         words = [word for word in WORDS.allowed if word not in history]
         if policy["invalid"] == "accept":  # then any five letters are legal
             words += ["zazaz", "uuuuu"]
-        honest = [
-            play([*before, write(word)], tokens=10**6, form=form, **policy).turns[-1]
+        turns = [
+            play([*answers, write(word)], tokens=10**6, form=form, **policy).turns[-1]
             for word in words
         ]
-        worst = [min(rewards.reward_turns([turn]).total for turn in honest) for rewards in every]
+        minima = [min(rewards.reward_turns([turn]).total for turn in turns) for rewards in sets]
         for cheat, text in cheats(form).items():
-            turn = play([*before, text], form=form, **policy).turns[-1]
+            turn = play([*answers, text], form=form, **policy).turns[-1]
             if cheat == "no word" and turn.kind is TurnKind.ACCEPTED:
                 continue
-            for rewards, least in zip(every, worst, strict=True):
-                assert rewards.reward_turns([turn]).total < least, (cheat, rewards)
+            for rewards, minimum in zip(sets, minima, strict=True):
+                assert rewards.reward_turns([turn]).total < minimum, (cheat, rewards)
 
 
 # row 19
@@ -178,15 +178,15 @@ def test_every_cheat_scores_below_every_honest_legal_guess(form, history):
 def test_a_game_of_cheats_scores_below_every_honest_game(name):
     rewards, rng = LAWFUL[name], random.Random(3)
     losers = [word for word in WORDS.allowed if word != SECRET]
-    honest = [guesses(*rng.sample(losers, 6)) for _ in range(60)]
+    games = [guesses(*rng.sample(losers, 6)) for _ in range(60)]
     # The same letters again and again are about the worst that legal guesses can be.
-    honest.append(guesses("fuzzy", "jazzy", "puppy", "crept", "sleep", "crane"))
-    worst = min(rewards.reward(play(texts, tokens=10**6)).total for texts in honest)
+    games.append(guesses("fuzzy", "jazzy", "puppy", "crept", "sleep", "crane"))
+    minimum = min(rewards.reward(play(texts, tokens=10**6)).total for texts in games)
     for policy in POLICIES:
         for cheat, text in CHEATS.items():
             if cheat == "repeat" or (cheat == "no word" and policy["invalid"] == "accept"):
                 continue  # there the first of them is an honest guess
-            assert rewards.reward(play([text] * 20, **policy)).total < worst, (cheat, policy)
+            assert rewards.reward(play([text] * 20, **policy)).total < minimum, (cheat, policy)
 
 
 @cache
@@ -210,7 +210,7 @@ def extreme_games(policy: tuple[tuple[str, Any], ...]) -> list[Game]:
 # row 19
 @pytest.mark.parametrize("name", [*LAWFUL, *range(3)])
 def test_an_early_win_beats_any_later_win_which_beats_any_loss(name):
-    rewards = LAWFUL[name] if isinstance(name, str) else noisy(name)
+    rewards = LAWFUL[name] if isinstance(name, str) else noise_set(name)
     rng = random.Random(f"{name}")
     by_turn: dict[int, list[float]] = {}
     for policy in POLICIES:
@@ -219,8 +219,8 @@ def test_an_early_win_beats_any_later_win_which_beats_any_loss(name):
             key = game.state.turn if game.won else 7
             by_turn.setdefault(key, []).append(rewards.reward(game).total)
     assert sorted(by_turn) == [1, 2, 3, 4, 5, 6, 7]
-    for earlier in range(1, 7):
-        assert min(by_turn[earlier]) > max(by_turn[earlier + 1])
+    for turn in range(1, 7):
+        assert min(by_turn[turn]) > max(by_turn[turn + 1])
 
 
 SMALL_WIN = RewardSet(
@@ -245,13 +245,13 @@ def test_a_staller_who_never_tries_to_win_is_below_every_winner(name, max_turns)
                     ),
                 )
             )
-        stalled = guesses("zzzzz") * 9 + texts  # asked again and again before the first turn
-        retried = play(stalled, max_turns, secret, invalid="retry", max_retries=9)
-        best = max(best, rewards.reward(retried).total)
-    sloppy = play(
+        answers = guesses("zzzzz") * 9 + texts  # asked again and again before the first turn
+        game = play(answers, max_turns, secret, invalid="retry", max_retries=9)
+        best = max(best, rewards.reward(game).total)
+    winner = play(
         [""] * 9 + guesses("zzzzz") * (max_turns - 1) + guesses(SECRET),
         max_turns,
         unparsable="retry",
         max_retries=9,
     )
-    assert sloppy.won and best < rewards.reward(sloppy).total
+    assert winner.won and best < rewards.reward(winner).total

@@ -27,18 +27,18 @@ Returns = Callable[[str, float], list[list[list[float]]]]  # of a set and a disc
 @pytest.fixture(scope="module")
 def groups(original: Knowledge) -> Groups:
     """8 games on each of 100 secrets. The player errs in 30 % of its turns and wins two thirds."""
-    good, bad = RandomConsistent(original, "allowed"), Mistakes(original, "allowed")
+    good_player, bad_player = RandomConsistent(original, "allowed"), Mistakes(original, "allowed")
     rng, words = np.random.default_rng(0), original.words
-    found: Groups = []
+    sample: Groups = []
     for secret in rng.choice(words.answers, 100, replace=False).tolist():
         games = [Game(secret, words.allowed_set) for _ in range(8)]
         for game in games:
             while game.status is GameStatus.PLAYING:
-                errs, uniform = rng.random(2)
-                player = bad if errs < 0.3 else good
+                chance, uniform = rng.random(2)
+                player = bad_player if chance < 0.3 else good_player
                 game.play(player.answer([game.state], np.array([uniform]))[0])
-        found.append(games)
-    return found
+        sample.append(games)
+    return sample
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +56,8 @@ def scores(groups: Groups, sets: dict[str, RewardSet]) -> Scores:
 def returns(groups: Groups, sets: dict[str, RewardSet], scores: Scores) -> Returns:
     def of(name: str, discount: float) -> list[list[list[float]]]:
         return [
-            [sets[name].to_go(*pair, discount) for pair in zip(*both, strict=True)]
-            for both in zip(groups, scores(name), strict=True)
+            [sets[name].to_go(*pair, discount) for pair in zip(*group, strict=True)]
+            for group in zip(groups, scores(name), strict=True)
         ]
 
     return cache(of)
@@ -65,13 +65,13 @@ def returns(groups: Groups, sets: dict[str, RewardSet], scores: Scores) -> Retur
 
 @pytest.mark.parametrize("discount", [1.0, 0.5])
 def test_the_parts_of_a_return_add_up_to_it(discount, groups, sets, scores, returns):  # row 20
-    of_turns = returns("phase2", discount)[0]
-    for game, reward, to_go in zip(groups[0], scores("phase2")[0], of_turns, strict=True):
+    game_returns = returns("phase2", discount)[0]
+    for game, reward, to_go in zip(groups[0], scores("phase2")[0], game_returns, strict=True):
         parts = sets["phase2"].by_part(game, reward, discount)
         assert np.sum([*parts.values()], axis=0) == pytest.approx(to_go, abs=1e-7)
-        own = [turn["value"] for turn in reward.turns]
-        later = [sum(v * discount**d for d, v in enumerate(own[k:])) for k in range(len(own))]
-        assert parts["value"] == pytest.approx(later, abs=1e-8)
+        values = [turn["value"] for turn in reward.turns]
+        sums = [sum(v * discount**d for d, v in enumerate(values[k:])) for k in range(len(values))]
+        assert parts["value"] == pytest.approx(sums, abs=1e-8)
 
 
 def won_and_lost(groups: Groups) -> Iterator[tuple[int, int, int]]:
@@ -97,14 +97,14 @@ FIRST_TURN = {
 def test_the_return_of_a_first_turn_may_be_higher_in_a_lost_game(  # row 19
     name, discount, groups, returns
 ):
-    of_turns = returns(name, discount)
+    values = returns(name, discount)
     leads = np.array(
-        [of_turns[g][lost][0] - of_turns[g][won][0] for g, won, lost in won_and_lost(groups)]
+        [values[g][lost][0] - values[g][won][0] for g, won, lost in won_and_lost(groups)]
     )
-    share, largest = FIRST_TURN[name, discount]
+    share, lead = FIRST_TURN[name, discount]
     assert len(leads) > 1000
     assert np.mean(leads >= 0.0) == pytest.approx(share, abs=0.0006)
-    assert leads.max() == pytest.approx(largest, abs=0.06)
+    assert leads.max() == pytest.approx(lead, abs=0.06)
 
 
 @pytest.mark.parametrize("discount", [0.5, 0.0])
@@ -113,14 +113,14 @@ def test_at_the_turn_that_wins_no_other_return_is_as_high(
     name, discount, groups, returns
 ):  # row 19
     """So the guess that wins is always preferred to what the rest of its group did at that turn."""
-    compared = 0
-    for games, of_turns in zip(groups, returns(name, discount), strict=True):
+    count = 0
+    for games, game_returns in zip(groups, returns(name, discount), strict=True):
         for first, second in permutations(range(len(games)), 2):
-            last = len(of_turns[first]) - 1
-            if not games[first].won or len(of_turns[second]) <= last:
+            last = len(game_returns[first]) - 1
+            if not games[first].won or len(game_returns[second]) <= last:
                 continue
-            if games[second].won and len(of_turns[second]) == last + 1:
+            if games[second].won and len(game_returns[second]) == last + 1:
                 continue  # it wins there too
-            assert of_turns[first][last] > of_turns[second][last]
-            compared += 1
-    assert compared > 2000
+            assert game_returns[first][last] > game_returns[second][last]
+            count += 1
+    assert count > 2000

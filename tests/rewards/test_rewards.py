@@ -31,7 +31,7 @@ def state_of(secret: str, *guesses: str, max_turns: int = 6) -> State:
     return State(clues, len(clues), max_turns)
 
 
-def answered(text: str, state: State | None = None, secret: str = "crane", **rules) -> PlayedTurn:
+def play_text(text: str, state: State | None = None, secret: str = "crane", **rules) -> PlayedTurn:
     """The turn that an answer becomes."""
     state = state or State()
     game = Game(secret, WORDS.allowed_set, Rules(max_turns=state.max_turns, **rules), state=state)
@@ -39,8 +39,8 @@ def answered(text: str, state: State | None = None, secret: str = "crane", **rul
     return game.play(parsed.guess, text=text, reason=parsed.reason)
 
 
-def guessed(guess: str, secret: str = "crane", after: tuple[str, ...] = ()) -> PlayedTurn:
-    return answered(f"<guess>{guess}</guess>", state_of(secret, *after), secret, invalid="accept")
+def turn_of(guess: str, secret: str = "crane", after: tuple[str, ...] = ()) -> PlayedTurn:
+    return play_text(f"<guess>{guess}</guess>", state_of(secret, *after), secret, invalid="accept")
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def guessed(guess: str, secret: str = "crane", after: tuple[str, ...] = ()) -> P
     ],
 )
 def test_the_form_of_an_answer_is_graded(text, expected):
-    assert Format(words=WORDS)(answered(text)) == expected
-    cut = Game("crane", WORDS.allowed_set).play(None, text=text, reason="truncated")
-    assert Format(words=WORDS)(cut) == min(expected, 0.4)
+    assert Format(words=WORDS)(play_text(text)) == expected
+    turn = Game("crane", WORDS.allowed_set).play(None, text=text, reason="truncated")
+    assert Format(words=WORDS)(turn) == min(expected, 0.4)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_the_form_of_an_answer_is_graded(text, expected):
     ],
 )
 def test_where_thoughts_are_asked_for_a_guess_without_one_earns_less(text, expected):
-    assert Format(words=WORDS, think=True)(answered(text)) == expected
+    assert Format(words=WORDS, think=True)(play_text(text)) == expected
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_where_thoughts_are_asked_for_a_guess_without_one_earns_less(text, expec
     ],
 )
 def test_every_letter_is_scored_against_all_earlier_clues(secret, after, guess, expected):
-    assert ClueUse()(guessed(guess, secret, after)) == pytest.approx(expected, abs=1e-12)
+    assert ClueUse()(turn_of(guess, secret, after)) == pytest.approx(expected, abs=1e-12)
 
 
 def slow_entropy(guess: str, candidates: list[str]) -> float:
@@ -132,24 +132,24 @@ def slow_entropy(guess: str, candidates: list[str]) -> float:
 @pytest.mark.parametrize("after", [(), ("catch",), ("catch", "blimp"), ("blimp", "match")])
 def test_value_is_the_share_of_the_information_that_could_be_had(after, candidates, pool):
     state = state_of("match", *after)
-    left = [w for w in pool if all(feedback_code(c.guess, w) == c.feedback for c in state.clues)]
-    best = max(slow_entropy(guess, left) for guess in ALLOWED)
+    words = [w for w in pool if all(feedback_code(c.guess, w) == c.feedback for c in state.clues)]
+    best = max(slow_entropy(guess, words) for guess in ALLOWED)
     for guess in ALLOWED:
-        value = Value(knowledge=KNOWLEDGE, candidates=candidates)(guessed(guess, "match", after))
-        expected = slow_entropy(guess, left) / best if best else float(guess in left)
+        value = Value(knowledge=KNOWLEDGE, candidates=candidates)(turn_of(guess, "match", after))
+        expected = slow_entropy(guess, words) / best if best else float(guess in words)
         assert value == pytest.approx(expected, abs=1e-9)
 
 
 def test_a_guess_without_feedback_has_no_value():
     value = Value(knowledge=KNOWLEDGE)
-    assert value(answered("<guess>zzzzz</guess>")) == value(answered("crane")) == 0.0
-    assert value(answered("<guess>blimp</guess>", state_of("crane", "crept"), hard_mode=True)) == 0
+    assert value(play_text("<guess>zzzzz</guess>")) == value(play_text("crane")) == 0.0
+    assert value(play_text("<guess>blimp</guess>", state_of("crane", "crept"), hard_mode=True)) == 0
 
 
 def test_only_a_guess_that_got_feedback_before_is_a_repeat():
-    assert Repeat()(guessed("catch", "match", ("blimp", "catch"))) == -1.0
-    assert Repeat()(guessed("patch", "match", ("blimp", "catch"))) == 0.0
-    assert Repeat()(answered("")) == 0.0
+    assert Repeat()(turn_of("catch", "match", ("blimp", "catch"))) == -1.0
+    assert Repeat()(turn_of("patch", "match", ("blimp", "catch"))) == 0.0
+    assert Repeat()(play_text("")) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -158,16 +158,16 @@ def test_only_a_guess_that_got_feedback_before_is_a_repeat():
 )
 def test_each_turn_left_unused_by_a_win_is_worth_the_same(used, max_turns, expected):
     state = State((), used, max_turns)
-    assert Win(speed=0.5)(answered("<guess>crane</guess>", state)) == pytest.approx(expected)
-    assert Win(speed=0.5)(answered("<guess>crept</guess>", state)) == 0.0
-    assert Win(speed=0.5)(answered("crane", state)) == 0.0
+    assert Win(speed=0.5)(play_text("<guess>crane</guess>", state)) == pytest.approx(expected)
+    assert Win(speed=0.5)(play_text("<guess>crept</guess>", state)) == 0.0
+    assert Win(speed=0.5)(play_text("crane", state)) == 0.0
 
 
 @pytest.mark.parametrize(
     ("tokens", "expected"), [(0, 0), (10, 0), (12, -0.1), (20, -0.5), (30, -1), (10**6, -1)]
 )
 def test_tokens_beyond_the_free_ones_cost_up_to_one(tokens, expected):
-    turn = replace(guessed("crane"), tokens=tokens)
+    turn = replace(turn_of("crane"), tokens=tokens)
     assert Brevity(free=10, per=20)(turn) == pytest.approx(expected)
 
 
@@ -183,12 +183,12 @@ def test_tokens_beyond_the_free_ones_cost_up_to_one(tokens, expected):
 )
 def test_words_clues_and_marks_are_paid_apart(guess, after, word, fits, marks):
     state = state_of("crane", *after)
-    turn = answered(f"<guess>{guess}</guess>", state)
+    turn = play_text(f"<guess>{guess}</guess>", state)
     assert NewWord()(turn) == word
     assert Fits(knowledge=KNOWLEDGE)(turn) == fits
     assert Marks()(turn) == pytest.approx(marks)
 
 
 def test_an_answer_without_a_guess_earns_none_of_them():
-    turn = answered("crane")
+    turn = play_text("crane")
     assert (NewWord()(turn), Fits(knowledge=KNOWLEDGE)(turn), Marks()(turn)) == (0, 0, 0)

@@ -29,11 +29,11 @@ def test_the_sum_over_turns_is_the_sum_of_the_logged_breakdowns(name):
         game = random_game(rng, policy)
         before = list(game.turns)
         score = rewards.reward(game)
-        logged = sum(share for turn in score.turns for share in turn.values())
+        total = sum(share for turn in score.turns for share in turn.values())
         assert len(score.turns) == len(game.turns)
-        assert score.total == pytest.approx(logged, abs=1e-8)
-        assert sum(score.turn_totals) == pytest.approx(logged, abs=1e-7)
-        assert sum(score.components.values()) == pytest.approx(logged, abs=1e-7)
+        assert score.total == pytest.approx(total, abs=1e-8)
+        assert sum(score.turn_totals) == pytest.approx(total, abs=1e-7)
+        assert sum(score.components.values()) == pytest.approx(total, abs=1e-7)
         assert game.turns == before and rewards.reward(game) == score
 
 
@@ -48,8 +48,8 @@ def test_an_unlawful_set_is_the_weighted_sum_and_lets_repeating_a_word_pay():
     assert list(rewards.reward(game).turns) == expected
     # The failure of the hobby project: the second PATCH, which tells nothing, beats a telling word.
     assert rewards.reward(game).turn_totals[1] > rewards.reward(game).turn_totals[2]
-    lawful = SETS["phase1"].reward(game).turn_totals
-    assert lawful[1] < lawful[2]
+    totals = SETS["phase1"].reward(game).turn_totals
+    assert totals[1] < totals[2]
 
 
 def test_the_example_in_the_docstring_is_what_a_set_gives():
@@ -67,10 +67,10 @@ def test_the_example_in_the_docstring_is_what_a_set_gives():
         assert part.keys() <= {"format", "win", "credit"}
         expected = [f"{value:.3f}" for value in (*part.values(), total)]
         assert rows[name][: len(expected)] == expected
-    retried = rewards.reward(play(guesses("zzzzz", "match"), invalid="retry")).turns[0]
-    assert f"retry {retried['retry']:.3f}" in text
-    ended = rewards.reward(play(guesses("zzzzz"), invalid="end_game")).turns[0]
-    assert f"forfeit {ended['forfeit']:.3f}" in text
+    retry = rewards.reward(play(guesses("zzzzz", "match"), invalid="retry")).turns[0]
+    assert f"retry {retry['retry']:.3f}" in text
+    forfeit = rewards.reward(play(guesses("zzzzz"), invalid="end_game")).turns[0]
+    assert f"forfeit {forfeit['forfeit']:.3f}" in text
 
 
 def test_a_violation_keeps_its_graded_format_score_and_loses_everything_else():

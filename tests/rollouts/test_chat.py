@@ -57,11 +57,11 @@ def played(request: pytest.FixtureRequest, backend: Backend) -> Played:
     plain = plain_copy(model)
     # A small context and winning words end games early: rows leave, the rest is ragged.
     policy = backend.policy_of(model, tokenizer, temperature=0.8, max_context=209, lr=0.0)
-    spy, batches, real = Spy(policy.engine()), [], policy.update
+    spy, batches, policy_update = Spy(policy.engine()), [], policy.update
 
     def update(batch: Batch, algorithm: Any) -> dict[str, float]:
         batches.append(batch)
-        return real(batch, algorithm)
+        return policy_update(batch, algorithm)
 
     policy.engine, policy.update = lambda: spy, update
     policy.keep_reference()
@@ -84,23 +84,23 @@ def played(request: pytest.FixtureRequest, backend: Backend) -> Played:
 
 
 def test_what_was_sampled_is_trained_as_it_was_seen_while_decoding(played):  # rows 1 and 2
-    batch, seen = played.batch, sorted(played.spy.conversations)
+    batch, talks = played.batch, sorted(played.spy.conversations)
     rows = list(zip(batch.ids, batch.trained, batch.sampler_logprobs, batch.lengths, strict=True))
-    trained = sorted((ids[:end].tolist(), marks[:end].tolist()) for ids, marks, _, end in rows)
+    sequences = sorted((ids[:end].tolist(), marks[:end].tolist()) for ids, marks, _, end in rows)
     # A message that no longer fitted was fed to no row and must not be trained on either.
-    assert trained == seen and len({len(ids) for ids, _ in seen}) > 2
+    assert sequences == talks and len({len(ids) for ids, _ in talks}) > 2
     for ids, marks, logprobs, end in rows:
-        whole = full_logprobs(played.plain, ids[:end].tolist(), temperature=0.8)
-        assert np.abs(whole - logprobs[:end])[marks[:end]].max() < 1e-4
+        expected = full_logprobs(played.plain, ids[:end].tolist(), temperature=0.8)
+        assert np.abs(expected - logprobs[:end])[marks[:end]].max() < 1e-4
     inner = qwen_like_tokenizer()
-    changed = sum(
+    count = sum(
         inner.encode(inner.decode(ids), add_special_tokens=False) != ids
         for _, ids in played.answers
     )
-    assert changed > len(played.answers) / 3, "these tokenizers must show a re-encoding"
+    assert count > len(played.answers) / 3, "these tokenizers must show a re-encoding"
     # Row 18: what the limit of 8 tokens or the context cut off is no guess.
-    cut = [(guess, len(ids)) for guess, ids in played.answers if ids[-1] not in played.stops]
-    assert {guess for guess, _ in cut} == {None} and min(cut)[1] < max(cut)[1] == 8
+    cuts = [(guess, len(ids)) for guess, ids in played.answers if ids[-1] not in played.stops]
+    assert {guess for guess, _ in cuts} == {None} and min(cuts)[1] < max(cuts)[1] == 8
     # Gemma's template and its tokenizer both write a BOS token.
     bos = gemma_like_tokenizer().bos_token_id
     if batch.ids[0, 0] == bos:
@@ -112,11 +112,11 @@ def test_what_was_sampled_is_trained_as_it_was_seen_while_decoding(played):  # r
 @pytest.mark.parametrize("name", TOKENIZERS)
 def test_the_end_of_turn_is_fed_once_whether_or_not_the_policy_drew_it(name):
     chat = Chat(HFTokenizer(TOKENIZERS[name]()))
-    drawn = chat.reply("xx-✓x", last_id=chat.turn_end_id)
-    assert drawn[0] != chat.turn_end_id
-    assert chat.reply("xx-✓x", last_id=chat.turn_end_id + 5) == [chat.turn_end_id, *drawn]
+    reply = chat.reply("xx-✓x", last_id=chat.turn_end_id)
+    assert reply[0] != chat.turn_end_id
+    assert chat.reply("xx-✓x", last_id=chat.turn_end_id + 5) == [chat.turn_end_id, *reply]
     # The second call comes from a cache, which must not have been changed by the first.
-    assert chat.reply("xx-✓x", last_id=chat.turn_end_id) == drawn
+    assert chat.reply("xx-✓x", last_id=chat.turn_end_id) == reply
     answer = chat.answer("<guess>crane</guess>")
     assert answer[-1] == chat.turn_end_id
     assert chat.tokenizer.decode(answer) == "<guess>crane</guess>"
@@ -135,10 +135,10 @@ def test_a_base_model_gets_a_plain_template_and_says_so():
     assert tokenizer.decode(answer) == "crane" and answer[-1] == inner.eos_token_id
     reply = chat.reply("No.", last_id=answer[-1])
     assert inner.decode(reply) == "\n\nUser:\nNo.\n\nAssistant:\n"
-    bare = build_tokenizer()
-    bare.eos_token = bare.chat_template = None
+    bare_inner = build_tokenizer()
+    bare_inner.eos_token = bare_inner.chat_template = None
     with pytest.raises(ValueError, match="neither a chat template nor an eos_token"):
-        HFTokenizer(bare, extra_stop_ids=(1,))
+        HFTokenizer(bare_inner, extra_stop_ids=(1,))
 
 
 def test_a_base_model_with_the_chat_template_of_another_says_what_to_do():
@@ -157,8 +157,8 @@ def test_the_embedded_tokenizer_is_small_lossless_and_keeps_prompts_short():
     game = Game("crept", {"sleep", "eerie"})
     for guess in ("sleep", "eerie"):
         game.play(guess)
-    for told in (style, Letters(), WholeState(), WholeState(think=True)):
-        text = told.system + told.feedback(game.turns[-1], game.state)
+    for variant in (style, Letters(), WholeState(), WholeState(think=True)):
+        text = variant.system + variant.feedback(game.turns[-1], game.state)
         assert tokenizer.decode(tokenizer.encode(text)) == text
     answer = chat.answer("<guess>crane</guess>")
     reply = chat.reply("x-✓xx", last_id=chat.turn_end_id)

@@ -63,11 +63,11 @@ def test_shots_come_before_the_game_as_the_template_writes_finished_exchanges() 
         return_dict=False,
     )
     assert form.opening(State()) == expected
-    fresh = build_form("fresh", chat, style, shots)
-    assert fresh.opening(State()) == expected
-    told = inner.decode(fresh.reply(game.turns[0], game.turns[1].state, last_id=0))
-    assert told.count("<guess> C R A N E</guess>") == 1
-    assert told.count(style.opening(game.turns[1].state)) == 2  # of a shot, and of the game
+    fresh_form = build_form("fresh", chat, style, shots)
+    assert fresh_form.opening(State()) == expected
+    reply = inner.decode(fresh_form.reply(game.turns[0], game.turns[1].state, last_id=0))
+    assert reply.count("<guess> C R A N E</guess>") == 1
+    assert reply.count(style.opening(game.turns[1].state)) == 2  # of a shot, and of the game
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -86,14 +86,14 @@ def test_a_game_of_tool_calls_reads_as_the_template_writes_it_whole(style):
             {"role": "tool", "content": style.feedback(turn, state)},
         ]
     inner = TOKENIZERS["tool"]()
-    whole = inner.apply_chat_template(messages[:-1], tools=[TOOL], tokenize=False)
+    expected = inner.apply_chat_template(messages[:-1], tools=[TOOL], tokenize=False)
     text = inner.decode(ids_of(turns), skip_special_tokens=False) + "\n"
-    before, told, after = text.partition(
+    before, hint, after = text.partition(
         "Think in <think>...</think>, then guess by calling the tool."
         if style.think
         else "Guess by calling the tool."
     )
-    assert told and before + "HOW" + after == whole
+    assert hint and before + "HOW" + after == expected
     assert "<guess>" not in text and "You are helpful" not in text
     for turn, tokens in zip(game.turns, turns, strict=True):
         assert form.parse(form.chat.tokenizer.decode(tokens.ids)).guess == turn.guess

@@ -16,7 +16,7 @@ from wordle_rl.rollouts.teacher import scripted_talks
 STYLE = Letters()
 
 
-def played() -> Game:
+def play() -> Game:
     game = Game("crane", {"slate", "sleep", "crane"})
     for guess in ("slate", "sleep", "crane"):
         game.play(guess, text=guess_text(guess))
@@ -26,7 +26,7 @@ def played() -> Game:
 def dialogue_of(game: Game, *untrained: int) -> GivenDialogue:
     messages = [STYLE.opening(game.turns[0].state)]
     pairs = zip(game.turns, game.turns[1:], strict=False)
-    messages += [STYLE.feedback(turn, after.state) for turn, after in pairs]
+    messages += [STYLE.feedback(turn, next_turn.state) for turn, next_turn in pairs]
     exchanges = [
         Exchange(message=message, answer=turn.text, trained=i not in untrained)
         for i, (message, turn) in enumerate(zip(messages, game.turns, strict=True))
@@ -36,8 +36,8 @@ def dialogue_of(game: Game, *untrained: int) -> GivenDialogue:
 
 @pytest.mark.parametrize("inner", [qwen_like_tokenizer(), gemma_like_tokenizer()])
 def test_a_games_dialogue_has_the_tokens_of_the_game(inner):
-    chat, game = Chat(HFTokenizer(inner)), played()
-    [wanted] = scripted_talks(game, build_form("conversation", chat, STYLE))
-    assert dialogue_talk(dialogue_of(game), chat) == wanted
-    some = dialogue_talk(dialogue_of(game, 0, 1), chat)
-    assert [turn.trained for turn in turns_of([some])] == [0, 0, 1]
+    chat, game = Chat(HFTokenizer(inner)), play()
+    [expected] = scripted_talks(game, build_form("conversation", chat, STYLE))
+    assert dialogue_talk(dialogue_of(game), chat) == expected
+    talk = dialogue_talk(dialogue_of(game, 0, 1), chat)
+    assert [turn.trained for turn in turns_of([talk])] == [0, 0, 1]

@@ -32,13 +32,13 @@ def states(history: History, secrets: list[str], *, first: int = 0, step: int = 
 def test_each_depth_is_as_likely_and_no_game_is_over(knowledge) -> None:
     secrets = list(knowledge.words.answers)
     history = history_of(knowledge, 0, 4, RandomConsistent(knowledge))
-    drawn = states(history, secrets)
-    depths = Counter(len(state.clues) for state in drawn)
+    starts = states(history, secrets)
+    depths = Counter(len(state.clues) for state in starts)
     assert sorted(depths) == [0, 1, 2, 3, 4]
     # The deepest lack some: after three guesses often no word but the secret fits.
     assert all(abs(depths[k] / len(secrets) - 0.2) < 0.04 for k in (0, 1, 2, 3))
     assert 0.12 < depths[4] / len(secrets) < 0.2
-    for secret, state in zip(secrets, drawn, strict=True):
+    for secret, state in zip(secrets, starts, strict=True):
         assert secret not in state.guesses
         assert (state.turn, state.max_turns) == (len(state.clues), 6)
         for number, clue in enumerate(state.clues):
@@ -49,9 +49,9 @@ def test_each_depth_is_as_likely_and_no_game_is_over(knowledge) -> None:
 
 def test_a_guess_that_would_win_is_not_made_but_another_that_fits(knowledge) -> None:
     history = history_of(knowledge, 1, 1, GreedyEntropy(knowledge, "crane"))
-    of_crane, of_slate = states(history, ["crane", "slate"])
-    assert of_slate.guesses == ("crane",)
-    [guess] = of_crane.guesses
+    crane_start, slate_start = states(history, ["crane", "slate"])
+    assert slate_start.guesses == ("crane",)
+    [guess] = crane_start.guesses
     assert guess in knowledge.words.allowed_set - {"crane"}
 
 
@@ -65,11 +65,11 @@ def test_a_game_in_which_only_the_secret_is_left_to_guess_begins_there() -> None
 def test_a_groups_state_depends_on_seed_step_and_number_alone(knowledge) -> None:
     secrets = list(knowledge.words.answers[:60])
     history = history_of(knowledge, 0, 4, RandomConsistent(knowledge, "allowed"))
-    whole = states(history, secrets)
+    expected = states(history, secrets)
     parts = [states(history, secrets[a : a + 20], first=a) for a in (0, 20, 40)]
-    assert [state for part in parts for state in part] == whole
-    assert states(history, secrets, step=1) != whole
-    assert states(history, secrets, first=1) != whole
+    assert [state for part in parts for state in part] == expected
+    assert states(history, secrets, step=1) != expected
+    assert states(history, secrets, first=1) != expected
 
 
 def test_training_games_can_begin_with_one_word(knowledge) -> None:
@@ -79,13 +79,13 @@ def test_training_games_can_begin_with_one_word(knowledge) -> None:
     history = build_history(node, knowledge, Rules())
     assert history is not None and history.least == 1
     secrets = [*knowledge.words.answers[::100], "salet"]
-    *drawn, last = states(history, secrets)
-    assert {state.guesses for state in drawn} == {("salet",)}
+    *openings, last = states(history, secrets)
+    assert {state.guesses for state in openings} == {("salet",)}
     assert last.guesses != ("salet",), "a guess that would win is drawn again"
-    deeper = build_history({**node, "most": 3}, knowledge, Rules())
-    assert deeper is not None
-    begun = states(deeper, secrets[:-1])
-    assert {state.guesses[0] for state in begun} == {"salet"}
-    assert {len(state.guesses) for state in begun} == {1, 2, 3}
+    deep_history = build_history({**node, "most": 3}, knowledge, Rules())
+    assert deep_history is not None
+    starts = states(deep_history, secrets[:-1])
+    assert {state.guesses[0] for state in starts} == {"salet"}
+    assert {len(state.guesses) for state in starts} == {1, 2, 3}
     with pytest.raises(ConfigError, match=r"history\.opener must be an allowed word, not zzzzz"):
         build_history({**node, "opener": "zzzzz"}, knowledge, Rules())

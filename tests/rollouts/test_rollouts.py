@@ -59,7 +59,7 @@ KINDS: dict[str, Any] = {
     "best_of, likeliest": {"kind": "best_of", "advance": "likeliest"},
 }
 FORMS = ("conversation", "fresh", "tool")
-EVERY = [
+CASES = [
     *(("game", form) for form in FORMS),
     ("turn", "conversation"),
     ("best_of", "fresh"),
@@ -107,10 +107,10 @@ def lab_for(kind: str, form: str, algorithm: Any = None, **fields: Any) -> Recip
         "seed": 4,
         **SIZE,
     }
-    return recipe_of(algorithm or Grpo(beta=0.0), odd, **(defaults | KINDS[kind] | fields))
+    return recipe_of(algorithm or Grpo(beta=0.0), odd_reward, **(defaults | KINDS[kind] | fields))
 
 
-def odd(turn: PlayedTurn) -> float:
+def odd_reward(turn: PlayedTurn) -> float:
     return float(turn.tokens % 2) + 0.1 * turn.state.turn + 0.01 * turn.tokens
 
 
@@ -126,11 +126,11 @@ def a_step(kind: str, form: str, **recipe: Any) -> Step:
     policy = policy_for(form, lr=0.0)
     plain = plain_copy(policy.machine.model)
     spy, batches = Spy(policy.engine()), []
-    real = policy.update
+    policy_update = policy.update
 
     def update(batch: Batch, algorithm: Any) -> dict[str, float]:
         batches.append(batch)
-        return real(batch, algorithm)
+        return policy_update(batch, algorithm)
 
     policy.engine = lambda: spy
     policy.update = update
@@ -143,16 +143,16 @@ def a_step(kind: str, form: str, **recipe: Any) -> Step:
 def logprob_of(rollout: Rollout, plain: Any) -> float:
     """The log-probability of a rollout's one answer, by the model as transformers runs it."""
     [turn] = turns_of(rollout.talks)
-    whole = full_logprobs(plain, [*turn.prompt_ids, *turn.ids], temperature=0.8)
-    return float(whole[len(turn.prompt_ids) :].sum())
+    logprobs = full_logprobs(plain, [*turn.prompt_ids, *turn.ids], temperature=0.8)
+    return float(logprobs[len(turn.prompt_ids) :].sum())
 
 
 @pytest.fixture(scope="module")
 def steps() -> dict[tuple[str, str], Step]:
-    return {(kind, form): a_step(kind, form) for kind, form in EVERY}
+    return {(kind, form): a_step(kind, form) for kind, form in CASES}
 
 
-@pytest.mark.parametrize(("kind", "form"), EVERY)
+@pytest.mark.parametrize(("kind", "form"), CASES)
 def test_each_sampled_answer_is_trained_once_after_its_own_context(kind, form, steps):
     """Exactly the drawn ids, first and stop token included, as they were seen while decoding."""
     # rows 1, 2, 5, 6, 7 and 8
@@ -166,12 +166,12 @@ def test_each_sampled_answer_is_trained_once_after_its_own_context(kind, form, s
         assert not batch.trained[row, end:].any()
         for begin, last in zip(begins, edges, strict=True):
             trained[tuple(ids[: last + 1].tolist()), int(last + 1 - begin)] += 1
-        whole = full_logprobs(step.plain, ids.tolist(), temperature=0.8)
-        assert np.abs(whole - batch.sampler_logprobs[row, :end])[marks].max() < 1e-4
+        expected = full_logprobs(step.plain, ids.tolist(), temperature=0.8)
+        assert np.abs(expected - batch.sampler_logprobs[row, :end])[marks].max() < 1e-4
     assert trained == drawn
 
 
-@pytest.mark.parametrize(("kind", "form"), EVERY)
+@pytest.mark.parametrize(("kind", "form"), CASES)
 def test_a_group_is_four_rollouts_of_one_secret_from_one_state(kind, form, steps):  # row 11
     groups = defaultdict(list)
     for rollout in steps[kind, form].result.rollouts:
@@ -181,28 +181,28 @@ def test_a_group_is_four_rollouts_of_one_secret_from_one_state(kind, form, steps
         assert len(members) == 4
         assert len({(r.game.secret, r.game.turns[0].state) for r in members}) == 1
         assert len({tuple(turns_of(r.talks)[0].prompt_ids) for r in members}) == 1
-        others = [m[0].game.secret for g, m in groups.items() if g % 3 == group % 3]
-        assert set(others) == {members[0].game.secret}
+        secrets = [m[0].game.secret for g, m in groups.items() if g % 3 == group % 3]
+        assert set(secrets) == {members[0].game.secret}
         if kind == "turn":
             assert {len(r.game.turns) for r in members} == {1}
     starts = {r.game.turns[0].state.turn for m in groups.values() for r in m}
     assert starts >= {0, 1}, "some must begin after an earlier guess"
 
 
-@pytest.mark.parametrize(("kind", "form"), EVERY)
+@pytest.mark.parametrize(("kind", "form"), CASES)
 def test_an_answer_that_hit_its_limit_is_no_guess(kind, form, steps):  # row 18
-    cut, stops = 0, policy_for(form).tokenizer.stop_ids
+    count, stops = 0, policy_for(form).tokenizer.stop_ids
     for rollout in steps[kind, form].result.rollouts:
         for turn, tokens in zip(rollout.game.turns, turns_of(rollout.talks), strict=True):
             if tokens.ids[-1] not in stops:
-                cut += 1
+                count += 1
                 assert turn.guess is None and turn.reason == "truncated"
             else:
                 assert turn.guess in WORDS.allowed
-    assert cut > 0
+    assert count > 0
 
 
-@pytest.mark.parametrize(("kind", "form"), EVERY[4:])
+@pytest.mark.parametrize(("kind", "form"), CASES[4:])
 def test_a_game_goes_on_with_the_best_guess_the_first_drawn_or_the_likeliest(kind, form, steps):
     result, plain = steps[kind, form].result, steps[kind, form].plain
     games: dict[int, Game] = {}
@@ -216,25 +216,25 @@ def test_a_game_goes_on_with_the_best_guess_the_first_drawn_or_the_likeliest(kin
     for key, game in games.items():
         assert len(turns[key]) == len(game.turns)
         for members, turn in zip(turns[key], game.turns, strict=True):
-            [taken] = [i for i in members if result.rollouts[i].taken]
+            [choice] = [i for i in members if result.rollouts[i].taken]
             worth = {
                 "best_of": lambda i: result.rewards[i].total,
                 "best_of, first": lambda i: -i,
                 "best_of, likeliest": lambda i: logprob_of(result.rollouts[i], plain),
             }[kind]
-            assert taken == max(members, key=worth)
-            assert result.rollouts[taken].game.turns == [turn]
+            assert choice == max(members, key=worth)
+            assert result.rollouts[choice].game.turns == [turn]
         assert game.status != "playing"
-    groups = [members for of_game in turns.values() for members in of_game]
+    groups = [members for game_turns in turns.values() for members in game_turns]
     totals = [[result.rewards[i].total for i in members] for members in groups]
-    assert any(mine[0] < max(mine) for mine in totals), "the first must not always be the best"
+    assert any(row[0] < max(row) for row in totals), "the first must not always be the best"
     logprobs = [[logprob_of(result.rollouts[i], plain) for i in members] for members in groups]
-    assert any(mine[0] < max(mine) for mine in logprobs)
+    assert any(row[0] < max(row) for row in logprobs)
     pairs = zip(logprobs, totals, strict=True)
-    assert any(np.argmax(mine) != np.argmax(total) for mine, total in pairs)
+    assert any(np.argmax(row) != np.argmax(total) for row, total in pairs)
 
 
-@pytest.mark.parametrize(("kind", "form"), EVERY[:4])
+@pytest.mark.parametrize(("kind", "form"), CASES[:4])
 def test_a_teachers_guesses_are_learnt_in_every_form_and_its_mistakes_are_not(kind, form):
     lesson = TeacherSettings(
         player=RandomConsistent(KNOWLEDGE),
@@ -245,47 +245,47 @@ def test_a_teachers_guesses_are_learnt_in_every_form_and_its_mistakes_are_not(ki
     policy = policy_for(form)
     chat = Chat(policy.tokenizer)
     recipe = lab_for(kind, form, Sft(), teacher=lesson, groups=12, num_generations=1)
-    played = play_groups(step_of(policy, recipe, 0), range(12))
-    batch = batch_of_games(played, recipe, chat)
+    rollouts = play_groups(step_of(policy, recipe, 0), range(12))
+    batch = batch_of_games(rollouts, recipe, chat)
     assert batch.distributions is not None
-    learnt = []
+    actual = []
     for row, targets in enumerate(batch.distributions):
         marks = batch.trained[row]
         assert set(targets.places.tolist()) == set(np.flatnonzero(marks).tolist())
-        learnt.append(batch.ids[row][marks].tolist())
-    seen = build_form(form, chat, recipe.style)
-    taught = [
+        actual.append(batch.ids[row][marks].tolist())
+    game_form = build_form(form, chat, recipe.style)
+    expected = [
         [
             i
             for turn, t in zip(turns_of(r.talks), r.game.turns, strict=True)
             if turn.trained
-            for i in seen.chat.answer(seen.write(str(t.guess)))
+            for i in game_form.chat.answer(game_form.write(str(t.guess)))
         ]
-        for r in played
+        for r in rollouts
     ]
-    assert sorted(i for ids in learnt for i in ids) == sorted(i for ids in taught for i in ids)
-    assert any(not turn.trained for r in played for turn in turns_of(r.talks))
+    assert sorted(i for ids in actual for i in ids) == sorted(i for ids in expected for i in ids)
+    assert any(not turn.trained for r in rollouts for turn in turns_of(r.talks))
     assert policy.update(batch, Sft())["update/skipped"] == 0.0
 
 
 def test_a_share_of_the_groups_is_the_models_own_and_the_others_the_players():
-    def talks(**own: Any) -> list[Any]:
+    def talks(**settings: Any) -> list[Any]:
         lesson = TeacherSettings(
             player=RandomConsistent(KNOWLEDGE),
             mistakes=Mistakes(KNOWLEDGE),
             slips=0.4,
             distribution=True,
-            **own,
+            **settings,
         )
         recipe = lab_for("game", "conversation", Sft(), teacher=lesson, groups=10)
-        played = play_groups(step_of(policy_for("conversation"), recipe, 0), range(10))
-        return [(r.group, [(t.ids, t.trained) for t in r.talks]) for r in played]
+        rollouts = play_groups(step_of(policy_for("conversation"), recipe, 0), range(10))
+        return [(r.group, [(t.ids, t.trained) for t in r.talks]) for r in rollouts]
 
-    theirs, own = talks(), talks(guessable=WORDS.allowed)
-    mixed = talks(guessable=WORDS.allowed, own_share=0.3)
-    from_model = {a[0] for a, b in zip(mixed, own, strict=True) if a == b}
+    player, model = talks(), talks(guessable=WORDS.allowed)
+    blend = talks(guessable=WORDS.allowed, own_share=0.3)
+    from_model = {a[0] for a, b in zip(blend, model, strict=True) if a == b}
     assert len(from_model) == 3
-    assert mixed == [b if b[0] in from_model else a for a, b in zip(theirs, own, strict=True)]
+    assert blend == [b if b[0] in from_model else a for a, b in zip(player, model, strict=True)]
 
 
 # -- portions -------------------------------------------------------------------------------------
@@ -294,19 +294,19 @@ def test_a_share_of_the_groups_is_the_models_own_and_the_others_the_players():
 def test_rollouts_in_portions_are_the_same_games_and_the_same_update(backend):
     kind = {"torch": "best_of", "mlx": "game"}[backend.name]
 
-    def learn(most: int | None) -> tuple[list[Any], dict[str, torch.Tensor], list[int]]:
+    def learn(portion: int | None) -> tuple[list[Any], dict[str, torch.Tensor], list[int]]:
         """Every token of every rollout, the weights after a step, and the rows of each engine."""
         policy = backend.policy_of(
             qwen(340), guessing_tokenizer(), temperature=0.8, max_context=900
         )
-        engines, real = list[Spy](), policy.engine
+        engines, make_engine = list[Spy](), policy.engine
 
         def engine() -> Spy:
-            engines.append(Spy(real()))
+            engines.append(Spy(make_engine()))
             return engines[-1]
 
         policy.engine = engine
-        size = {"groups": 5, "num_generations": 3, "games_at_once": most}
+        size = {"groups": 5, "num_generations": 3, "games_at_once": portion}
         result = train_step(step_of(policy, lab_for(kind, "conversation", **size), 2))
         assert result.metrics["grad_norm"] > 0
         rows = [
@@ -315,12 +315,12 @@ def test_rollouts_in_portions_are_the_same_games_and_the_same_update(backend):
         ]
         return rows, backend.weights_of(policy), [engine.most for engine in engines]
 
-    whole, weights, most = learn(None)
-    assert most == [15]
+    expected, weights, peaks = learn(None)
+    assert peaks == [15]
     for games_at_once, sizes in ((3, [3] * 5), (7, [6, 6, 3])):
-        rows, after, engines = learn(games_at_once)
-        assert (engines, rows) == (sizes, whole)
-        assert same(after, weights)  # bit for bit
+        rows, new_weights, counts = learn(games_at_once)
+        assert (counts, rows) == (sizes, expected)
+        assert same(new_weights, weights)  # bit for bit
 
 
 def test_games_are_halved_when_memory_runs_out(capsys, monkeypatch):
@@ -334,13 +334,13 @@ def test_games_are_halved_when_memory_runs_out(capsys, monkeypatch):
     def break_down(step: Any, starts: Sequence[Start]) -> list[Any]:
         raise RuntimeError("shapes do not match")
 
-    def scored(step: Any, rollouts: list[Any]) -> list[Any]:
+    def pass_through(step: Any, rollouts: list[Any]) -> list[Any]:
         return rollouts
 
     policy: Any = SimpleNamespace(processes=ALONE)
     recipe = lab_for("game", "conversation", groups=7, num_generations=3)
     step = step_of(policy, recipe, chat=Chat(HFTokenizer(qwen_like_tokenizer())))
-    monkeypatch.setattr(training_step, "reward_rollouts", scored)
+    monkeypatch.setattr(training_step, "reward_rollouts", pass_through)
     monkeypatch.setitem(kinds.KINDS, "game", play_small)
     assert play_groups(step, range(7)) == list(range(7))
     assert "rollout.games_at_once=6" in capsys.readouterr().out

@@ -33,10 +33,10 @@ def test_no_special_token_is_skipped_inside_a_guess(name):  # row 35
             f"<guess>crane{special}</guess>",
             f"<guess>{special}crane</guess>",
         ):
-            written = tokenizer.decode(ids_of(tokenizer, text))
-            parsed = parse(written)
+            output = tokenizer.decode(ids_of(tokenizer, text))
+            parsed = parse(output)
             assert (parsed.guess, parsed.reason) == (None, ParseFailure.NOT_ASCII_LETTERS)
-            assert written == text
+            assert output == text
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
@@ -45,8 +45,8 @@ def test_the_token_that_ends_an_answer_is_no_part_of_its_text(name):
     ids = tokenizer.encode("<guess>crane</guess>")
     for stop in tokenizer.stop_ids:
         # Short answers come from a cache, long ones do not; the second time tells them apart.
-        for before in ([], tokenizer.encode("thinking aloud about vowels first ")) * 2:
-            text = tokenizer.decode([*before, *ids, stop])
+        for prefix in ([], tokenizer.encode("thinking aloud about vowels first ")) * 2:
+            text = tokenizer.decode([*prefix, *ids, stop])
             assert parse(text).guess == "crane" and text.endswith("</guess>")
     [end] = tokenizer.stop_ids - {7}
     # Only the last one ended the answer.
@@ -58,10 +58,10 @@ def test_the_token_that_ends_an_answer_is_no_part_of_its_text(name):
 def test_an_id_that_is_no_token_is_no_part_of_a_guess_either():  # row 35
     # Qwen2.5 has 271 ids more than tokens: its sizes are rounded up for the GPU.
     tokenizer = HFTokenizer(qwen_like_tokenizer())
-    before, behind = map(tokenizer.encode, ("<guess>cra", "ne</guess>"))
-    written = tokenizer.decode([*before, len(tokenizer.inner) + 5, *behind])
-    assert parse(written).reason is ParseFailure.NOT_ASCII_LETTERS
-    assert written == "<guess>cra<|345|>ne</guess>"
+    prefix, suffix = map(tokenizer.encode, ("<guess>cra", "ne</guess>"))
+    text = tokenizer.decode([*prefix, len(tokenizer.inner) + 5, *suffix])
+    assert parse(text).reason is ParseFailure.NOT_ASCII_LETTERS
+    assert text == "<guess>cra<|345|>ne</guess>"
 
 
 def test_a_prompt_needs_only_ids_that_the_model_has():

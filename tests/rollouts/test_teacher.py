@@ -20,11 +20,11 @@ def test_a_scripted_guess_is_written_as_every_form_asks_for_it(form):
     chat = Chat(HFTokenizer(qwen_like_tokenizer(QWEN_TOOLS)))
     actor = ScriptedPlayer(player=RandomConsistent(KNOWLEDGE), draws=Draws(seed=5))
     [game] = play(actor, new_games([WORDS.answers[3]], WORDS, Rules()))
-    seen = build_form(form, chat, STYLE)
-    for turn, tokens in zip(game.turns, turns_of(scripted_talks(game, seen)), strict=True):
+    game_form = build_form(form, chat, STYLE)
+    for turn, tokens in zip(game.turns, turns_of(scripted_talks(game, game_form)), strict=True):
         assert turn.guess is not None
-        assert tokens.ids == seen.chat.answer(seen.write(turn.guess))
-        assert seen.parse(chat.tokenizer.decode(tokens.ids)).guess == turn.guess
+        assert tokens.ids == game_form.chat.answer(game_form.write(turn.guess))
+        assert game_form.parse(chat.tokenizer.decode(tokens.ids)).guess == turn.guess
 
 
 def test_the_guesses_fit_their_states_which_have_more_and_more_clues() -> None:

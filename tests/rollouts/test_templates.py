@@ -48,14 +48,14 @@ def mistral(
 
 
 # The system prompt wanders: it is always in front of the last message.
-WANDERING = (
+MISTRAL_LAST = (
     "{% if messages[0].role == 'system' %}{% set told = messages[0].content + '\n\n' %}"
     "{% set rest = messages[1:] %}{% else %}{% set told = '' %}{% set rest = messages %}{% endif %}"
     "{{ bos_token }}{% for m in rest %}{% if m.role == 'user' %}{{ '[INST] ' + (told if loop.last"
     " else '') + m.content + '[/INST]' }}{% else %}{{ ' ' + m.content + '</s>' }}{% endif %}"
     "{% endfor %}"
 )
-TAKE_SYSTEM = {
+WITH_SYSTEM = {
     "ChatML": CHATML,
     "Qwen": QWEN_TOOLS,
     "Llama 3": LLAMA,
@@ -63,20 +63,20 @@ TAKE_SYSTEM = {
     "Zephyr": ZEPHYR,
     "Gemma 3": GEMMA,
 }
-TAKE_NONE = {
+NO_SYSTEM = {
     "Gemma 2": "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}"
     "{% endif %}" + GEMMA,
     "Mistral": mistral(),
     "Mistral with a blank": mistral(" "),
     "Mistral that drops it": mistral(" ", other=""),
-    "Mistral that moves it": WANDERING,
+    "Mistral that moves it": MISTRAL_LAST,
     "ChatML that repeats it": CHATML.replace(
         "{{ m.content }}",
         "{{ m.content }}{% if m.role =="
         " 'user' and messages[0].role == 'system' %}{{ messages[0].content }}{% endif %}",
     ),
 }
-TEMPLATES = TAKE_SYSTEM | TAKE_NONE
+TEMPLATES = WITH_SYSTEM | NO_SYSTEM
 ENDS = {
     "Llama 3": "<|eot_id|>",
     "Phi": "<|end|>",
@@ -91,7 +91,7 @@ ENDS = {
 @cache
 def tokenizer(name: str) -> PreTrainedTokenizerFast:
     """Single bytes and the special tokens of all templates."""
-    special = [
+    special_tokens = [
         "<pad>",
         "<s>",
         "</s>",
@@ -109,11 +109,11 @@ def tokenizer(name: str) -> PreTrainedTokenizerFast:
         "<|assistant|>",
         "<|system|>",
     ]
-    tokens = [*special, *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    tokens = [*special_tokens, *sorted(pre_tokenizers.ByteLevel.alphabet())]
     core = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=[]))
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
-    core.add_special_tokens(special)
+    core.add_special_tokens(special_tokens)
     inner = PreTrainedTokenizerFast(
         tokenizer_object=core,
         bos_token="<s>",
@@ -131,14 +131,14 @@ def a_game() -> Game:
     return game
 
 
-def told(name: str, system: str, first: str) -> list[dict[str, Any]]:
+def first_messages(name: str, system: str, first: str) -> list[dict[str, Any]]:
     """How a conversation begins: with a system message, or all of it in the first one."""
-    if name in TAKE_SYSTEM:
+    if name in WITH_SYSTEM:
         return [{"role": "system", "content": system}, {"role": "user", "content": first}]
     return [{"role": "user", "content": f"{system}\n\n{first}"}]
 
 
-def written(name: str, messages: list[dict[str, Any]]) -> str:
+def write_prompt(name: str, messages: list[dict[str, Any]]) -> str:
     return tokenizer(name).apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
 
 
@@ -151,24 +151,24 @@ def openings(name: str, form: str) -> Iterator[tuple[str, str]]:
     chat = Chat(HFTokenizer(tokenizer(name)))
     game = a_game()
     for style in (Symbols(), WholeState()):
-        made = build_form(form, chat, style)
-        messages = told(name, style.system, style.opening(State(max_turns=4)))
-        for turn, after in zip(
+        game_form = build_form(form, chat, style)
+        messages = first_messages(name, style.system, style.opening(State(max_turns=4)))
+        for turn, next_state in zip(
             game.turns, [t.state for t in game.turns[1:]] + [game.state], strict=True
         ):
             if form == "fresh":
-                messages = told(name, style.system, style.opening(turn.state))
-            yield text_of(name, made.opening(turn.state)), written(name, messages)
+                messages = first_messages(name, style.system, style.opening(turn.state))
+            yield text_of(name, game_form.opening(turn.state)), write_prompt(name, messages)
             messages.append({"role": "assistant", "content": turn.text})
-            messages.append({"role": "user", "content": style.feedback(turn, after)})
+            messages.append({"role": "user", "content": style.feedback(turn, next_state)})
 
 
 @pytest.mark.parametrize("form", ["conversation", "fresh"])
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_a_prompt_reads_as_the_template_writes_it(name, form):
-    for ours, templates in openings(name, form):
-        assert ours == templates
-        assert ours.count("You are playing Wordle") == 1
+    for text, expected in openings(name, form):
+        assert text == expected
+        assert text.count("You are playing Wordle") == 1
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -186,47 +186,47 @@ def test_a_game_that_was_played_reads_as_one_that_is_taken_over(name):
 @pytest.mark.parametrize("now", ["true", "messages | length == 1", "messages[0].role == 'system'"])
 def test_a_template_that_never_ends_is_refused_by_name(now, monkeypatch):
     monkeypatch.setattr("wordle_rl.policy.tokenizer._SECONDS", 0.05)
-    endless = tokenizer.__wrapped__("Phi")  # the others are kept
+    inner = tokenizer.__wrapped__("Phi")  # the others are kept
     loops = "{% for a in range(9999) %}{% for b in range(3000) %}{% endfor %}{% endfor %}"
-    endless.chat_template = f"{{% if {now} %}}{loops}{{% endif %}}" + endless.chat_template
-    adapted = HFTokenizer(endless)
+    inner.chat_template = f"{{% if {now} %}}{loops}{{% endif %}}" + inner.chat_template
+    wrapper = HFTokenizer(inner)
     with pytest.raises(TimeoutError, match="chat template of the model takes more than 0"):
-        Chat(adapted).opening("be brief", "a")
+        Chat(wrapper).opening("be brief", "a")
 
 
-SPOKEN = (
+ROLES = (
     "{% for m in messages %}{{ m.role }}:\n{{ m.content }}</s>\n{% endfor %}"
     "{% if add_generation_prompt %}assistant:\n{% endif %}"
 )
 
 
 @pytest.mark.parametrize("scheme", ["first", "always", "never"])
-@pytest.mark.parametrize("template", [ZEPHYR, PHI.replace("<|end|>", "</s>"), SPOKEN, mistral(" ")])
+@pytest.mark.parametrize("template", [ZEPHYR, PHI.replace("<|end|>", "</s>"), ROLES, mistral(" ")])
 def test_scripted_answers_are_the_tokens_of_the_whole_conversation(scheme, template):
     """As Llama 2, TinyLlama, Mistral and Phi-3, which put a blank before a text."""
     core = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>"))
     core.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=False)
     blank = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
     core.decoder = decoders.Sequence(blank)
-    special = ["<unk>", "<s>", "</s>", "<|user|>", "<|assistant|>"]
+    special_tokens = ["<unk>", "<s>", "</s>", "<|user|>", "<|assistant|>"]
     bytes_ = [f"<0x{i:02X}>" for i in range(256)]
     text = ["<guess>crane</guess> hello world", "assistant: so"] * 5  # no piece has a line break
     trainer = trainers.BpeTrainer(
-        vocab_size=330, special_tokens=[*special, *bytes_], show_progress=False
+        vocab_size=330, special_tokens=[*special_tokens, *bytes_], show_progress=False
     )
     core.train_from_iterator(text, trainer)
     inner = PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<s>", eos_token="</s>")
     inner.chat_template = template
-    chat, said = Chat(HFTokenizer(inner)), "<guess>crane</guess>"
-    ids = [*chat.opening(None, "hello"), *chat.answer(said)]
-    ids += [*chat.reply("world", last_id=ids[-1]), *chat.answer(said)]
-    messages = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": said}]
-    messages += [{"role": "user", "content": "world"}, {"role": "assistant", "content": said}]
-    whole = inner.apply_chat_template(messages, return_dict=False)
-    assert ids == whole[: len(ids)] and set(whole[len(ids) :]) <= set(chat.reply("", last_id=0))
+    chat, answer = Chat(HFTokenizer(inner)), "<guess>crane</guess>"
+    ids = [*chat.opening(None, "hello"), *chat.answer(answer)]
+    ids += [*chat.reply("world", last_id=ids[-1]), *chat.answer(answer)]
+    messages = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": answer}]
+    messages += [{"role": "user", "content": "world"}, {"role": "assistant", "content": answer}]
+    tokens = inner.apply_chat_template(messages, return_dict=False)
+    assert ids == tokens[: len(ids)] and set(tokens[len(ids) :]) <= set(chat.reply("", last_id=0))
     # Behind a thought a guess has no blank of its own.
-    behind = [*inner("so").input_ids, *chat.answer(said, begins=False)]
-    assert inner.decode(behind).strip() == f"so{said}</s>"
+    thought_ids = [*inner("so").input_ids, *chat.answer(answer, begins=False)]
+    assert inner.decode(thought_ids).strip() == f"so{answer}</s>"
 
 
 @pytest.mark.parametrize("name", ["Llama 3", "Qwen"])
@@ -236,7 +236,7 @@ def test_a_template_that_asks_for_the_clock_is_told_one_date(name):
         "{% if strftime_now is defined %}{{ strftime_now( '%d %b %Y') + strftime_now(\"%H:%M\") }}"
         "{% endif %}" + inner.chat_template
     )
-    adapted = HFTokenizer(inner)
-    ids = Chat(adapted).opening("Rules.", "Go.")
+    wrapper = HFTokenizer(inner)
+    ids = Chat(wrapper).opening("Rules.", "Go.")
     assert "26 Jul 202400:00" in inner.decode(ids)
-    assert any("asks for the date" in note and "2024-07-26" in note for note in adapted.notes)
+    assert any("asks for the date" in note and "2024-07-26" in note for note in wrapper.notes)

@@ -46,31 +46,31 @@ def form_of(name: str, think: bool, form: str = "conversation") -> Form:
     return build_form(form, Chat(HFTokenizer(inner_of(name))), Symbols(think=think))
 
 
-def decoded(form: Form, ids: list[int]) -> str:
+def decode(form: Form, ids: list[int]) -> str:
     return form.chat.tokenizer.inner.decode(ids, skip_special_tokens=False)
 
 
 @pytest.mark.parametrize("form", ["conversation", "fresh"])
 @pytest.mark.parametrize(("name", "think"), CASES)
 def test_a_prompt_is_the_templates_own(name, think, form):
-    made = form_of(name, think, form)
+    game_form = form_of(name, think, form)
     messages = [
-        {"role": "system", "content": made.system},
-        {"role": "user", "content": made.style.opening(State(max_turns=4))},
+        {"role": "system", "content": game_form.system},
+        {"role": "user", "content": game_form.style.opening(State(max_turns=4))},
     ]
     expected = inner_of(name).apply_chat_template(
         messages, tokenize=False, add_generation_prompt=True, enable_thinking=think
     )
-    text = decoded(made, made.opening(State(max_turns=4)))
+    text = decode(game_form, game_form.opening(State(max_turns=4)))
     assert text == expected and text.endswith(PROMPTS[name][think])
 
 
 @pytest.mark.parametrize(("name", "think"), CASES)
 def test_a_taught_guess_stands_outside_the_thought(name, think):
-    made = form_of(name, think)
-    chat, guess = made.chat, "<guess>crane</guess>"
+    form = form_of(name, think)
+    chat, guess = form.chat, "<guess>crane</guess>"
     ids = chat.answer(guess)
-    text = decoded(made, [*chat.opening(None, "hello"), *ids])
+    text = decode(form, [*chat.opening(None, "hello"), *ids])
     start = text.rindex("assistant")  # of the answer
     assert text[start:].count("<think>") == text[start:].count("</think>")
     assert parse(chat.read(ids)).guess == "crane"
@@ -78,15 +78,15 @@ def test_a_taught_guess_stands_outside_the_thought(name, think):
 
 @pytest.mark.parametrize(("name", "think"), CASES)
 def test_earlier_guesses_read_as_they_were_played_and_have_no_open_thought(name, think):
-    made, game, ids = form_of(name, think), a_game(), list[int]()
-    for turn, tokens in zip(game.turns, turns_of(scripted_talks(game, made)), strict=True):
+    form, game, ids = form_of(name, think), a_game(), list[int]()
+    for turn, tokens in zip(game.turns, turns_of(scripted_talks(game, form)), strict=True):
         ids += tokens.prompt_ids
-        assert ids == made.opening(turn.state)
-        assert parse(made.chat.read(tokens.ids)).guess == turn.guess
+        assert ids == form.opening(turn.state)
+        assert parse(form.chat.read(tokens.ids)).guess == turn.guess
         ids += tokens.ids
-    text = decoded(made, ids)
-    assert text.count("<think>") == text.count("</think>") + made.system.count("<think>") - (
-        made.system.count("</think>")
+    text = decode(form, ids)
+    assert text.count("<think>") == text.count("</think>") + form.system.count("<think>") - (
+        form.system.count("</think>")
     )
 
 
@@ -105,9 +105,9 @@ def test_a_thought_that_no_one_can_close_is_refused_where_none_is_wanted():
 @pytest.mark.parametrize("think", [False, True])
 def test_calls_of_a_tool_are_found_behind_a_closed_thought(think):
     inner = copy.deepcopy(tokenizer("Qwen"))
-    closed = "{% if enable_thinking is false %}{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}"
-    inner.chat_template = QWEN_TOOLS.removesuffix("{% endif %}") + closed + "{% endif %}"
-    made = build_form("tool", Chat(HFTokenizer(inner)), Symbols(think=think))
-    text = decoded(made, made.opening(State(max_turns=4)))
+    block = "{% if enable_thinking is false %}{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}"
+    inner.chat_template = QWEN_TOOLS.removesuffix("{% endif %}") + block + "{% endif %}"
+    form = build_form("tool", Chat(HFTokenizer(inner)), Symbols(think=think))
+    text = decode(form, form.opening(State(max_turns=4)))
     assert text.endswith("</think>\n\n") != think
-    assert made.parse(made.chat.read(made.chat.answer(made.write("crane")))).guess == "crane"
+    assert form.parse(form.chat.read(form.chat.answer(form.write("crane")))).guess == "crane"

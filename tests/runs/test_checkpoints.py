@@ -18,10 +18,10 @@ def test_what_was_saved_is_found_and_verified(store, tmp_path):
     assert path == store.folder / "step_000123" == store.latest()
     assert store.load_latest() == store.verify(path)
     assert newest(store) == (123, "a")
-    listed = json.loads((path / "checkpoint.json").read_text())
-    assert listed["files"]["adapter/weights.bin"]["bytes"] == 1000
+    record = json.loads((path / "checkpoint.json").read_text())
+    assert record["files"]["adapter/weights.bin"]["bytes"] == 1000
     digest = subprocess.run(["sha256sum", path / "state.json"], capture_output=True, text=True)
-    assert listed["files"]["state.json"]["sha256"] == digest.stdout.split()[0]
+    assert record["files"]["state.json"]["sha256"] == digest.stdout.split()[0]
 
 
 def test_the_two_newest_and_the_best_are_kept(store):
@@ -59,17 +59,17 @@ def test_a_damaged_file_is_named_and_the_one_before_is_loaded(store, name, damag
     damage(store.save(2, write("b")) / name)
     store.mark_best(2)
     # damage to the list may show as a file that is not as listed
-    named = "step_000002" if name == "checkpoint.json" else f"step_000002/{name}"
-    with pytest.raises(FolderError, match=named) as error:
+    file = "step_000002" if name == "checkpoint.json" else f"step_000002/{name}"
+    with pytest.raises(FolderError, match=file) as error:
         store.verify(store.folder / "step_000002")
     assert "\n" not in str(error.value)
     for load in store.load_latest, store.load_best:
-        with pytest.warns(UserWarning, match=named):
+        with pytest.warns(UserWarning, match=file):
             assert load() == store.folder / "step_000001"
-    with pytest.raises(FolderError, match=named):  # and no other one in its place
+    with pytest.raises(FolderError, match=file):  # and no other one in its place
         store.load_named("best", "init_checkpoint=")
     damage(store.folder / "step_000001" / name)
-    with pytest.raises(FolderError, match=rf"{named}.*step_000001"):
+    with pytest.raises(FolderError, match=rf"{file}.*step_000001"):
         store.load_latest()
 
 

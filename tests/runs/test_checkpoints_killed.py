@@ -31,40 +31,40 @@ def test_a_failed_write_leaves_the_older_checkpoints_and_nothing_else(store, err
 
 @pytest.mark.parametrize("again", [True, False])
 def test_a_failure_at_any_system_call_leaves_one_whole_checkpoint(tmp_path, monkeypatch, again):
-    real = {name: getattr(os, name) for name in ("fsync", "rename", "replace", "mkdir")}
-    for fatal in range(100):
-        store = CheckpointStore(tmp_path / str(fatal))
+    functions = {name: getattr(os, name) for name in ("fsync", "rename", "replace", "mkdir")}
+    for number in range(100):
+        store = CheckpointStore(tmp_path / str(number))
         store.save(1, write("old"))
         if again:
             store.save(2, write("replaced"))
         calls = iter(range(1000))
 
-        def counted(name, calls=calls, fatal=fatal):
-            def call(*arguments, **named):
-                if next(calls) == fatal:
+        def wrap(name, calls=calls, number=number):
+            def call(*arguments, **options):
+                if next(calls) == number:
                     raise OSError(28, "No space left on device")
-                return real[name](*arguments, **named)
+                return functions[name](*arguments, **options)
 
             return call
 
         failed = False
         with monkeypatch.context() as patch:
-            for name in real:
-                patch.setattr(os, name, counted(name))
+            for name in functions:
+                patch.setattr(os, name, wrap(name))
             try:
                 store.save(2, write("new"))
             except OSError:
                 failed = True
         assert not list(store.folder.glob(".tmp_*"))
-        left = newest(CheckpointStore(store.folder))[1]
-        assert left in ("old", "replaced", "new") if failed else left == "new"
+        content = newest(CheckpointStore(store.folder))[1]
+        assert content in ("old", "replaced", "new") if failed else content == "new"
         if not failed:
-            assert fatal > 8  # the loop met every call of a save
+            assert number > 8  # the loop met every call of a save
             return
     raise AssertionError("saving never succeeded")
 
 
-KILLED = """
+SCRIPT = """
 import os, signal, sys
 from pathlib import Path
 from wordle_rl.runs.checkpoints import CheckpointStore
@@ -89,27 +89,27 @@ store.save(2, write)
 def test_a_kill_while_a_step_is_replaced_leaves_the_one_before(store, moment):
     store.save(1, write("old"))
     store.save(2, write("replaced"))
-    command = [sys.executable, "-c", KILLED, str(store.folder), moment]
-    died = subprocess.run(command, cwd=ROOT, check=False)
-    assert died.returncode == -signal.SIGKILL
+    command = [sys.executable, "-c", SCRIPT, str(store.folder), moment]
+    result = subprocess.run(command, cwd=ROOT, check=False)
+    assert result.returncode == -signal.SIGKILL
     assert list(store.folder.glob(".tmp_*"))
-    again = CheckpointStore(store.folder)
-    left = (1, "old") if moment == "rename 2" else (2, "replaced")
-    assert newest(again) == left and len(steps(again)) == left[0]
+    reader = CheckpointStore(store.folder)
+    survivor = (1, "old") if moment == "rename 2" else (2, "replaced")
+    assert newest(reader) == survivor and len(steps(reader)) == survivor[0]
 
 
 def test_files_reach_the_disk_before_the_checkpoint_gets_its_name(store, monkeypatch):
-    synced, rename = [], Path.rename
+    paths, rename = [], Path.rename
 
     def fsync(descriptor):
-        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        paths.append(os.readlink(f"/proc/self/fd/{descriptor}"))
 
-    def renamed(self, target):
-        tails = {Path(name).relative_to(self).as_posix() for name in synced if str(self) in name}
+    def check_rename(self, target):
+        tails = {Path(name).relative_to(self).as_posix() for name in paths if str(self) in name}
         assert {".", "adapter", "adapter/weights.bin", "state.json"} <= tails
         return rename(self, target)
 
     monkeypatch.setattr(json_files.os, "fsync", fsync)
-    monkeypatch.setattr(Path, "rename", renamed)
+    monkeypatch.setattr(Path, "rename", check_rename)
     store.save(1, write("a"))
-    assert str(store.folder) in synced
+    assert str(store.folder) in paths

@@ -29,24 +29,24 @@ def test_every_line_of_a_log_can_be_read_at_once_whatever_a_model_wrote(tmp_path
 
 
 def test_a_resumed_log_equals_one_that_never_stopped(tmp_path):  # row 22
-    whole, resumed = StepLog(tmp_path / "a.jsonl"), StepLog(tmp_path / "b.jsonl")
+    expected, log = StepLog(tmp_path / "a.jsonl"), StepLog(tmp_path / "b.jsonl")
     for step in range(10):
         for game in range(2):
-            whole.append(step, {"game": game})
+            expected.append(step, {"game": game})
             if step < 8:
-                resumed.append(step, {"game": game})
-    resumed.truncate_after(6)
-    assert len(resumed.read()) == 14
-    resumed.append(7, {"again": True})  # a log that was open goes on
-    with open(resumed.path, "ab") as file:
+                log.append(step, {"game": game})
+    log.truncate_after(6)
+    assert len(log.read()) == 14
+    log.append(7, {"again": True})  # a log that was open goes on
+    with open(log.path, "ab") as file:
         file.write(b'{"step": 8, "ga')
-    again = StepLog(resumed.path)
-    again.truncate_after(4)
-    assert len(again.read()) == 10
+    next_log = StepLog(log.path)
+    next_log.truncate_after(4)
+    assert len(next_log.read()) == 10
     for step in range(5, 10):
         for game in range(2):
-            again.append(step, {"game": game})
-    assert resumed.path.read_bytes() == whole.path.read_bytes()
+            next_log.append(step, {"game": game})
+    assert log.path.read_bytes() == expected.path.read_bytes()
 
 
 def test_cutting_a_log_at_every_byte_loses_only_the_torn_line(tmp_path):
@@ -56,12 +56,12 @@ def test_cutting_a_log_at_every_byte_loses_only_the_torn_line(tmp_path):
     data = log.path.read_bytes()
     for end in range(len(data) + 1):
         log.path.write_bytes(data[:end])
-        whole = data[:end].count(b"\n")
+        count = data[:end].count(b"\n")
         log = StepLog(log.path)  # as the next process opens it
-        assert [record["step"] for record in log.read()] == list(range(whole))
+        assert [record["step"] for record in log.read()] == list(range(count))
         log.truncate_after(99)
         log.append(99, {})
-        assert [record["step"] for record in log.read()] == [*range(whole), 99]
+        assert [record["step"] for record in log.read()] == [*range(count), 99]
 
 
 @pytest.mark.parametrize("tail", [b"\x00\x00\x00\n", b"null\n", b"{}\n", b'{"step": "1"}\n'])
@@ -84,10 +84,10 @@ def test_a_log_is_read_on_from_the_last_whole_line(tmp_path):
         log.append(step, {"text": "✓" * 9_000 * (step % 2), **({"val": 1} if step == 4 else {})})
         with open(log.path, "ab") as file:
             file.write(b'{"step": 9')
-        found, end = log.read_on(end)
-        seen += [record["step"] for record in found]
-        newest = log.last()
-        assert newest is not None and newest["step"] == step
+        records, end = log.read_on(end)
+        seen += [record["step"] for record in records]
+        last_record = log.last()
+        assert last_record is not None and last_record["step"] == step
         log.truncate_after(step)
         assert end == log.path.stat().st_size
     assert seen == [*range(6)]
@@ -115,8 +115,8 @@ def test_cutting_back_reads_the_end_alone(tmp_path):
         file.write(b"\n")
     for step in range(1, 9):
         log.append(step, {"text": "✓" * 20_000 * (step % 2)})
-    kept = len(json_bytes({"step": 1, "text": "✓" * 20_000})) * 3
-    kept += len(json_bytes({"step": 2, "text": ""})) * 2
+    size = len(json_bytes({"step": 1, "text": "✓" * 20_000})) * 3
+    size += len(json_bytes({"step": 2, "text": ""})) * 2
     with open(log.path, "ab") as file:
         file.write(b'{"step": 9, "te')
     assert [log.last_step, *(row["step"] for row, _ in zip(log.newest(), "abc", strict=False))] == [
@@ -126,7 +126,7 @@ def test_cutting_back_reads_the_end_alone(tmp_path):
         6,
     ]
     log.truncate_after(5)
-    assert (log.last_step, log.path.stat().st_size) == (5, 2**40 + 1 + kept)
+    assert (log.last_step, log.path.stat().st_size) == (5, 2**40 + 1 + size)
 
 
 def test_cutting_at_every_byte_and_after_every_step_keeps_what_a_reader_of_the_whole_keeps(
@@ -139,45 +139,45 @@ def test_cutting_at_every_byte_and_after_every_step_keeps_what_a_reader_of_the_w
         log.append(step, {"text": "ab"[: step % 3]})
     data = log.path.read_bytes()
     for end in range(len(data) + 1):
-        whole = [line for line in data[:end].splitlines(keepends=True) if line.endswith(b"\n")]
+        lines = [line for line in data[:end].splitlines(keepends=True) if line.endswith(b"\n")]
         for step in range(-1, 6):
             log.path.write_bytes(data[:end])
             log.truncate_after(step)
-            kept = [line for line in whole if json.loads(line)["step"] <= step]
-            assert log.path.read_bytes() == b"".join(kept)
+            expected = [line for line in lines if json.loads(line)["step"] <= step]
+            assert log.path.read_bytes() == b"".join(expected)
 
 
 def test_a_packed_log_reads_and_is_cut_as_one_that_never_was(tmp_path):
     """Also where a kill left the lines of a new part in the file, too."""
-    plain, packed = StepLog(tmp_path / "plain.jsonl"), StepLog(tmp_path / "games.jsonl")
+    expected, archive = StepLog(tmp_path / "plain.jsonl"), StepLog(tmp_path / "games.jsonl")
     (tmp_path / "games.old.jsonl.gz").write_bytes(b"somebody's")
 
     def play(first: int) -> None:
         for step in range(first, 12):
-            for log in (plain, packed):
+            for log in (expected, archive):
                 log.extend(step, [{"game": game, "text": "✓" * 99} for game in range(3)])
-            packed.pack(2_000)
+            archive.pack(2_000)
 
     play(0)
     parts = sorted(path.name for path in tmp_path.glob("games.0*.gz"))
-    assert len(parts) > 2 and packed.path.stat().st_size <= 2_000
+    assert len(parts) > 2 and archive.path.stat().st_size <= 2_000
     assert (
         b"".join(gzip.decompress((tmp_path / name).read_bytes()) for name in parts)
-        + packed.path.read_bytes()
-        == plain.path.read_bytes()
+        + archive.path.read_bytes()
+        == expected.path.read_bytes()
     )
     for killed in (False, True):
         for step in range(12, -2, -1):
-            if killed and (last := sorted(tmp_path.glob("games.0*.gz"))):
-                packed.path.write_bytes(gzip.decompress(last[-1].read_bytes()))
-                plain.truncate_after(int(last[-1].name.split(".")[1]))
-                assert packed.read() == plain.read()
-            for log in (plain, packed):
+            if killed and (packs := sorted(tmp_path.glob("games.0*.gz"))):
+                archive.path.write_bytes(gzip.decompress(packs[-1].read_bytes()))
+                expected.truncate_after(int(packs[-1].name.split(".")[1]))
+                assert archive.read() == expected.read()
+            for log in (expected, archive):
                 log.truncate_after(step)
-            assert packed.read() == plain.read() and packed.last_step == plain.last_step
+            assert archive.read() == expected.read() and archive.last_step == expected.last_step
         play(0)
     [first, *_] = sorted(tmp_path.glob("games.0*.gz"))
     first.write_bytes(first.read_bytes()[:-9])
-    for use in (packed.read, lambda: packed.truncate_after(-1)):
+    for use in (archive.read, lambda: archive.truncate_after(-1)):
         with pytest.raises(FolderError, match=f"{first}: cannot be read"):
             use()

@@ -11,13 +11,13 @@ from wordle_rl.runs.folder import UNFINISHED, RunFolder, find_run, given_name, l
 from wordle_rl.runs.instantiate import ConfigError
 
 
-def make_run(root: Path, name: str, minute: int, status: str = "finished", **more) -> RunFolder:
-    started = datetime(2026, 1, 1, 12, minute, tzinfo=UTC).isoformat()
+def make_run(root: Path, name: str, minute: int, status: str = "finished", **entries) -> RunFolder:
+    stamp = datetime(2026, 1, 1, 12, minute, tzinfo=UTC).isoformat()
     folder = RunFolder.create(root, name)
     write_json(
         folder.path / "manifest.json",
-        {"started": started, "status": status, "choices": {"model": "tiny", "reward": "phase2"}}
-        | more,
+        {"started": stamp, "status": status, "choices": {"model": "tiny", "reward": "phase2"}}
+        | entries,
     )
     return folder
 
@@ -37,8 +37,8 @@ def test_the_latest_run_is_the_newest_of_its_kind_that_can_be_read(outputs):
     for text in "{", "[]", '{"status": "finished", "started": "soon"}', '{"status": 3}':
         (make_run(outputs, "broken", 9).path / "manifest.json").write_text(text)
     for statuses, name in ((), "stopped"), (("finished",), "a_new"), (UNFINISHED, "stopped"):
-        found = find_run("latest", "run", *statuses, outputs=outputs)
-        assert given_name(found.path.name) == name
+        run = find_run("latest", "run", *statuses, outputs=outputs)
+        assert given_name(run.path.name) == name
     for number, name in ("1", "old"), ("2", "stopped"), ("3", "a_new"):  # as they began
         assert given_name(find_run(number, outputs=outputs).path.name) == name
     with pytest.raises(ConfigError, match=r"resume=4: .*outputs has the runs 1 to 3"):
@@ -59,13 +59,13 @@ def test_a_run_of_debug_true_is_the_latest_only_where_there_is_no_other(outputs,
 
 def test_a_mistyped_run_is_proposed(outputs):
     name = next(outputs.glob("*stopped")).name
-    for given, meant in ("latst", "latest"), (f"{name}ed", name):
-        with pytest.raises(FolderError, match=rf"did you mean (.*/)?{meant}\?"):
-            find_run(given, outputs=outputs)
+    for word, hint in ("latst", "latest"), (f"{name}ed", name):
+        with pytest.raises(FolderError, match=rf"did you mean (.*/)?{hint}\?"):
+            find_run(word, outputs=outputs)
 
 
 def test_a_label_has_the_model_the_experiment_and_the_changes():
     command = ["train.py", "model=mini", "optim.lr=1e-4", "seed=1", "output_dir='x'", "--cfg"]
-    told = {"command": [*command, "experiment=demo"], "choices": {"model": "mini"}}
-    assert label_run(told) == "mini, demo lr=1e-4 seed=1"
+    manifest = {"command": [*command, "experiment=demo"], "choices": {"model": "mini"}}
+    assert label_run(manifest) == "mini, demo lr=1e-4 seed=1"
     assert label_run({"model": "embedded/tiny", "command": ["train.py"]}) == "tiny"

@@ -21,18 +21,18 @@ from wordle_rl.runs.paths import ROOT, command
 @pytest.mark.parametrize("place", [ROOT, ROOT / "docs"])
 @pytest.mark.parametrize("activated", [True, False])
 def test_a_printed_command_starts_the_environment_that_runs_from_where_one_is(activated, place):
-    own = os.path.dirname(sys.executable)
-    path = os.pathsep.join([own] * activated + ["/usr/bin", "/bin"])
+    folder = os.path.dirname(sys.executable)
+    path = os.pathsep.join([folder] * activated + ["/usr/bin", "/bin"])
     print_it = (
         "from wordle_rl.runs.paths import TRAIN, runnable; print(TRAIN, runnable('wordle-rl'))"
     )
-    here = {"cwd": place, "env": {"PATH": path, "PYTHONPATH": str(ROOT)}, "text": True}
-    told = subprocess.check_output([sys.executable, "-c", print_it], **here)
-    python, script, program = shlex.split(told)
+    options = {"cwd": place, "env": {"PATH": path, "PYTHONPATH": str(ROOT)}, "text": True}
+    text = subprocess.check_output([sys.executable, "-c", print_it], **options)
+    python, script, program = shlex.split(text)
     assert (place / script).samefile(ROOT / "train.py")
     find_it = [f"{shlex.quote(python)} -c 'import sys; print(sys.prefix)'; command -v {program}"]
-    prefix, found = subprocess.check_output(["sh", "-c", *find_it], **here).split()
-    assert prefix == sys.prefix and os.path.dirname(place / found) == own
+    prefix, binary = subprocess.check_output(["sh", "-c", *find_it], **options).split()
+    assert prefix == sys.prefix and os.path.dirname(place / binary) == folder
     assert (python, program) == ("python", "wordle-rl") or not activated
 
 
@@ -41,9 +41,9 @@ def run(tmp_path):
     return RunFolder.create(tmp_path / "outputs", "tiny")
 
 
-def with_manifest(run, **more):
+def with_manifest(run, **entries):
     digests = {"answers": "ab12"}
-    run.write_manifest(seeds={"train": 7}, digests=digests, command=["train.py", "x=1"], **more)
+    run.write_manifest(seeds={"train": 7}, digests=digests, command=["train.py", "x=1"], **entries)
     return run
 
 
@@ -60,8 +60,8 @@ NAMES = ["runs/a", "lr=1e-3 try", "it's", 'a "b"', "(a)[b]{c},d:e~f", "$x`y`!z",
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_printed_command_names_the_same_folder_when_it_is_pasted(name):
-    pasted = shlex.split(command("python train.py", "resume", name))[-1]
-    [override] = OverridesParser.create().parse_overrides([quoted(pasted)])
+    word = shlex.split(command("python train.py", "resume", name))[-1]
+    [override] = OverridesParser.create().parse_overrides([quoted(word)])
     assert str(getattr(override.value(), "text", override.value())) == name
 
 

@@ -23,7 +23,7 @@ with Interrupts() as interrupts:
 """
 
 # A call of a library, in which Python runs no handler; the child hangs and keeps stdout open.
-BLOCKED = """
+CALL = """
 import hashlib, signal, subprocess
 from wordle_rl.runs.interrupts import Interrupts
 with Interrupts() as interrupts:
@@ -38,7 +38,7 @@ with Interrupts() as interrupts:
 """
 
 
-def looping(*arguments: str, code: str = LOOP) -> subprocess.Popen[str]:
+def start(*arguments: str, code: str = LOOP) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
         stdout=subprocess.PIPE,
@@ -54,7 +54,7 @@ def looping(*arguments: str, code: str = LOOP) -> subprocess.Popen[str]:
     [(signal.SIGINT, 130, ("loading",)), (signal.SIGTERM, 143, ("held", "check"))],
 )
 def test_the_first_signal_ends_the_process_in_order(signum, code, arguments):
-    process = looping(*arguments)
+    process = start(*arguments)
     process.send_signal(signum)
     out, err = process.communicate(timeout=60)
     assert process.returncode == code and out == "cleaned up\n"
@@ -62,20 +62,20 @@ def test_the_first_signal_ends_the_process_in_order(signum, code, arguments):
 
 
 def test_a_second_signal_ends_it_at_once():
-    process = looping("held")  # and never looks whether one has come
-    assert twice(process, signal.SIGINT) == (130, "")
+    process = start("held")  # and never looks whether one has come
+    assert signal_twice(process, signal.SIGINT) == (130, "")
 
 
 def test_it_does_so_inside_a_long_call_and_takes_a_child_along_that_hangs():
-    assert twice(looping(code=BLOCKED), signal.SIGTERM) == (143, "")
+    assert signal_twice(start(code=CALL), signal.SIGTERM) == (143, "")
 
 
-def twice(process: subprocess.Popen[str], second: int) -> tuple[int, str]:
+def signal_twice(process: subprocess.Popen[str], signum: int) -> tuple[int, str]:
     """Send two signals. Returns the exit code and what was printed until nobody could any more."""
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
     while "Ctrl-C again" not in process.stderr.readline():
         assert process.poll() is None
-    process.send_signal(second)
+    process.send_signal(signum)
     out, _ = process.communicate(timeout=60)
     return process.returncode, out

@@ -39,8 +39,8 @@ Start = Callable[..., subprocess.Popen[str]]
 def root(tmp_path: Path) -> Iterator[Path]:
     """A folder on another file system than the temporary one, where there is one."""
     memory = Path("/dev/shm")
-    other = memory.is_dir() and memory.stat().st_dev != tmp_path.stat().st_dev
-    path = Path(tempfile.mkdtemp(dir=memory if other else tmp_path))
+    usable = memory.is_dir() and memory.stat().st_dev != tmp_path.stat().st_dev
+    path = Path(tempfile.mkdtemp(dir=memory if usable else tmp_path))
     yield path
     shutil.rmtree(path)
 
@@ -81,8 +81,8 @@ def read_to(process: subprocess.Popen[str], text: str) -> None:
 def test_the_command_that_a_stopped_run_names_finishes_it(
     signum, code, devices, tmp_path, root, started: Start
 ):
-    given = settings(tmp_path, "grpo with a reference")
-    process = started(*given, f"backend.devices={devices}", f"output_dir={root}")
+    overrides = settings(tmp_path, "grpo with a reference")
+    process = started(*overrides, f"backend.devices={devices}", f"output_dir={root}")
     read_to(process, "step 1/")
     os.killpg(process.pid, signum)
     out, _ = process.communicate(timeout=600)  # until no process is left to write anything
@@ -91,21 +91,21 @@ def test_the_command_that_a_stopped_run_names_finishes_it(
     assert json.loads((folder / "manifest.json").read_text())["status"] == "interrupted"
     [command] = re.findall(r"python (train\.py resume=.*)", out)
     subprocess.run([sys.executable, *shlex.split(command)], cwd=ROOT, check=True)
-    _, unbroken = run(root, *given)
-    (assert_equal_runs if devices == 1 else assert_close_runs)(folder, unbroken)
+    _, reference = run(root, *overrides)
+    (assert_equal_runs if devices == 1 else assert_close_runs)(folder, reference)
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds the processes in /proc")
 @pytest.mark.parametrize("first", [True, False])
 def test_when_one_of_two_processes_is_killed_the_other_ends(first, tmp_path, root, started: Start):
-    given = [*settings(tmp_path, "sft"), "trainer.steps=10000", "backend.devices=2"]
-    process = started(*given, f"output_dir={root}")
+    overrides = [*settings(tmp_path, "sft"), "trainer.steps=10000", "backend.devices=2"]
+    process = started(*overrides, f"output_dir={root}")
     read_to(process, "step 1/")
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    [other] = [
+    [child] = [
         int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
-    os.kill(process.pid if first else other, signal.SIGKILL)
+    os.kill(process.pid if first else child, signal.SIGKILL)
     _, err = process.communicate(timeout=600)
     assert process.returncode == (-signal.SIGKILL if first else 1)
     assert first or "error: process 1 ended with exit code -9" in err
@@ -134,23 +134,23 @@ def whole_lines(root: Path) -> list[str]:
 def test_killed_at_random_moments_a_run_equals_one_that_was_not(
     kills, tmp_path, root, started: Start
 ):  # row 22
-    given = [*settings(tmp_path, "grpo with a reference"), f"trainer.steps={5 * kills}"]
+    overrides = [*settings(tmp_path, "grpo with a reference"), f"trainer.steps={5 * kills}"]
     (tmp_path / "runs").mkdir()
-    _, unbroken = run(tmp_path / "runs", *given)
+    _, reference = run(tmp_path / "runs", *overrides)
     chance = random.Random(3)
     for number in range(kills):
-        kept, logged = newest_step(root), whole_lines(root)
-        again = [f"resume={folder}" for folder in root.iterdir()]
-        process = started(*(again or [*given, f"output_dir={root}"]))
+        step, lines = newest_step(root), whole_lines(root)
+        args = [f"resume={folder}" for folder in root.iterdir()]
+        process = started(*(args or [*overrides, f"output_dir={root}"]))
         steps = 2 if number == 0 else chance.choice([1, 3])
-        read_to(process, f"step {kept + steps}/")
+        read_to(process, f"step {step + steps}/")
         time.sleep(chance.uniform(0.0, 0.3))
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         # It went on from the newest checkpoint: what was logged up to there stays as it was.
-        assert whole_lines(root)[: kept + 1] == logged[: kept + 1]
-        assert newest_step(root) >= kept + steps - 2  # every second step is kept
+        assert whole_lines(root)[: step + 1] == lines[: step + 1]
+        assert newest_step(root) >= step + steps - 2  # every second step is kept
     [folder] = root.iterdir()
     resume(folder)
     assert [m["step"] for m in metrics_of(folder)] == list(range(5 * kills + 1))
-    assert_equal_runs(folder, unbroken)
+    assert_equal_runs(folder, reference)

@@ -10,7 +10,7 @@ from wordle_rl.runs import errors
 from wordle_rl.runs.paths import ROOT
 
 # Runs a command as if a library were not installed.
-WITHOUT = """
+SCRIPT = """
 import runpy, sys
 
 library = sys.argv[1]
@@ -43,15 +43,15 @@ PIP = f"{sys.executable} -m pip install -c constraints.txt -e"
     ],
 )
 def test_a_library_that_is_missing_is_named(library, command, told, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT, library, *command.format(tmp_path).split()],
+    result = subprocess.run(
+        [sys.executable, "-c", SCRIPT, library, *command.format(tmp_path).split()],
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-    assert done.returncode == 2 and told in error_of(done.stderr)
+    assert result.returncode == 2 and told in error_of(result.stderr)
     assert not list(tmp_path.iterdir())  # a run folder was not begun, or is gone
 
 

@@ -12,7 +12,7 @@ import pytest
 from wordle_rl.runs.paths import ROOT
 
 
-def stopped(command: str, imported: str, signum: int) -> tuple[int, str]:
+def stop(command: str, module: str, signum: int) -> tuple[int, str]:
     """Exit code and standard error of a command that gets a signal when it imported a module."""
     with subprocess.Popen(
         [sys.executable, "-X", "importtime", *command.split()],
@@ -25,14 +25,14 @@ def stopped(command: str, imported: str, signum: int) -> tuple[int, str]:
     ) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if line.rpartition("|")[2].strip() == imported:
+            if line.rpartition("|")[2].strip() == module:
                 process.send_signal(signum)
                 break
         else:
-            raise AssertionError(f"{imported} was not imported")
-        _, told = process.communicate(timeout=60)
+            raise AssertionError(f"{module} was not imported")
+        _, err = process.communicate(timeout=60)
     return process.returncode, "".join(
-        line for line in told.splitlines(keepends=True) if not line.startswith("import time:")
+        line for line in err.splitlines(keepends=True) if not line.startswith("import time:")
     )
 
 
@@ -46,7 +46,7 @@ def stopped(command: str, imported: str, signum: int) -> tuple[int, str]:
 def test_a_signal_in_the_first_second_ends_a_command_without_a_traceback(
     command: str, imported: str, signum: int, code: int, tmp_path: Path
 ) -> None:
-    assert stopped(command.format(tmp_path), imported, signum) == (code, "")
+    assert stop(command.format(tmp_path), imported, signum) == (code, "")
     assert not list(tmp_path.iterdir())
 
 
@@ -57,10 +57,10 @@ def test_a_reader_that_leaves_ends_a_command_without_a_word() -> None:
         "    while True: print('shown')"  # until the reader has left, however late that is
     )
     command = f"{shlex.quote(sys.executable)} -c {shlex.quote(body)} | head -c 5"
-    done = subprocess.run(
+    result = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], cwd=ROOT, capture_output=True, check=False
     )
-    assert (done.returncode, done.stdout, done.stderr) == (1, b"shown", b"")
+    assert (result.returncode, result.stdout, result.stderr) == (1, b"shown", b"")
 
 
 def test_a_command_starts_under_a_notebooks_matplotlib_backend() -> None:
@@ -70,9 +70,9 @@ def test_a_command_starts_under_a_notebooks_matplotlib_backend() -> None:
 
 
 def test_a_system_without_fcntl_gets_one_line_that_names_what_is_needed() -> None:
-    hidden = "import runpy, sys; sys.modules['fcntl'] = None; "
-    code = f"{hidden}runpy.run_path(sys.argv[1], run_name='__main__')"
+    prefix = "import runpy, sys; sys.modules['fcntl'] = None; "
+    code = f"{prefix}runpy.run_path(sys.argv[1], run_name='__main__')"
     for script in ("train.py", "eval.py", "wordle_rl/__main__.py"):
-        done = subprocess.run([sys.executable, "-c", code, script], cwd=ROOT, capture_output=True)
-        [line] = done.stderr.decode().splitlines()
-        assert done.returncode and "WSL" in line
+        result = subprocess.run([sys.executable, "-c", code, script], cwd=ROOT, capture_output=True)
+        [line] = result.stderr.decode().splitlines()
+        assert result.returncode and "WSL" in line

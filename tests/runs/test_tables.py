@@ -24,11 +24,11 @@ def opened(tmp_path: Path):
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_rows_are_read_as_they_were_written_and_equal_rows_give_equal_bytes(form, tmp_path, opened):
-    path, again = tmp_path / f"some [rows]*.{form}", tmp_path / f"again.{form}"
+    path, copy = tmp_path / f"some [rows]*.{form}", tmp_path / f"again.{form}"
     write_table(path, ROWS, form)
-    write_table(again, ROWS, form)
+    write_table(copy, ROWS, form)
     assert opened(path) == list(enumerate(ROWS, 1))
-    assert path.read_bytes() == again.read_bytes()
+    assert path.read_bytes() == copy.read_bytes()
 
 
 def test_a_split_takes_rows_by_count_and_percentage(tmp_path, opened):
@@ -58,10 +58,10 @@ def test_a_file_that_cannot_be_read_is_named_in_one_line(name, content, said, tm
     path = tmp_path / name
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(FolderError) as caught:
+    with pytest.raises(FolderError) as error:
         opened(path)
-    told = str(caught.value)
-    assert told.startswith(f"{path}") and said in told and "\n" not in told
+    message = str(error.value)
+    assert message.startswith(f"{path}") and said in message and "\n" not in message
 
 
 def test_types_that_a_file_claims_are_not_decoded(tmp_path, opened, monkeypatch):

@@ -13,9 +13,9 @@ PAGES = sorted((ROOT / "sweeps").glob("*/README.md"))
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
 def test_a_study_ends_with_a_conclusion_that_has_a_number(page):
     text = page.read_text(encoding="utf-8")
-    _, found, conclusion = text.partition(END)[2].partition(f"{CONCLUSION}\n")
-    first = conclusion.strip().partition("\n\n")[0]
-    assert found and re.search(r"\d", first), "no number in the first paragraph"
+    _, heading, conclusion = text.partition(END)[2].partition(f"{CONCLUSION}\n")
+    paragraph = conclusion.strip().partition("\n\n")[0]
+    assert heading and re.search(r"\d", paragraph), "no number in the first paragraph"
     assert UNWRITTEN not in text
 
 

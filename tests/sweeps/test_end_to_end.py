@@ -16,7 +16,7 @@ from wordle_rl.runs.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
-TINY = [
+SETTINGS = [
     "model=untrained",
     "model.shape.hidden_size=16",
     "model.shape.layers=1",
@@ -45,7 +45,7 @@ def test_each_trial_plays_its_budget_and_the_study_ends_with_its_page(tmp_path):
     root, answers = tmp_path, tmp_path / "answers.txt"
     place = f"hydra.sweeper.folder='{root}/study'"
     answers.write_text("\n".join(a + "o" + b + "e" + c for a in "bcd" for b in "lr" for c in "dst"))
-    done = subprocess.run(
+    result = subprocess.run(
         [
             sys.executable,
             "train.py",
@@ -53,7 +53,7 @@ def test_each_trial_plays_its_budget_and_the_study_ends_with_its_page(tmp_path):
             "experiment=study",
             *STUDY,
             place,
-            *TINY,
+            *SETTINGS,
             "trainer.report=true",
             "hydra.sweeper.analysis.metrics=[train/format,nothing]",
             "optim.clip_grad_norm=0.3,1.0",
@@ -64,9 +64,9 @@ def test_each_trial_plays_its_budget_and_the_study_ends_with_its_page(tmp_path):
         text=True,
         timeout=280,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "study tiny is finished" in done.stdout
-    assert f"report: {root / 'study' / 'README.md'}" in done.stdout
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "study tiny is finished" in result.stdout
+    assert f"report: {root / 'study' / 'README.md'}" in result.stdout
     trials = stored(root)
     assert {trial["state"] for trial in trials} == {"complete"}
     assert sorted(str(trial["optim.clip_grad_norm"]) for trial in trials) == ["0.3", "1.0"]
@@ -78,8 +78,8 @@ def test_each_trial_plays_its_budget_and_the_study_ends_with_its_page(tmp_path):
         assert [games for games, _ in trial["curve"]] == [0, 8, 16] and trial["seconds"] > 0.0
         assert 0.0 <= trial["no_spread"] <= 1.0
         steps = [row for row in StepLog(run / "metrics.jsonl").read() if "train/format" in row]
-        last = [row["train/format"] for row in steps[-math.ceil(len(steps) / 4) :]]
-        assert trial["metrics"] == {"train/format": pytest.approx(np.mean(last))}
+        values = [row["train/format"] for row in steps[-math.ceil(len(steps) / 4) :]]
+        assert trial["metrics"] == {"train/format": pytest.approx(np.mean(values))}
     page = (root / "study" / "README.md").read_text()
     assert "| clip_grad_norm=1 | 1 | 16 |" in page
     assert re.search(r"\| minutes +\| train/format +\|\n", page), "nothing has no column"

@@ -34,26 +34,26 @@ def whole_study(plan: StudyPlan) -> None:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Tells the runs of this process what to do wrong."""
-    return lambda **how: monkeypatch.setenv("FAKE", json.dumps(how))
+    return lambda **settings: monkeypatch.setenv("FAKE", json.dumps(settings))
 
 
-def until(true: Callable[[], Any], seconds: float = 120.0) -> None:
+def until(condition: Callable[[], Any], seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
-    while not true():
+    while not condition():
         assert time.monotonic() < end, "waited too long"
         time.sleep(0.02)
 
 
-def held(root: Path, **how: Any) -> dict[str, Any]:
+def hold(root: Path, **settings: Any) -> dict[str, Any]:
     """Runs that wait after their second step until release()."""
-    return {**how, "hold": str(root / "go")}
+    return {**settings, "hold": str(root / "go")}
 
 
 def release(root: Path) -> None:
     (root / "go").touch()
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -66,74 +66,74 @@ def processes_of(root: Path) -> set[int]:
     return {json.loads(s)["pid"] for log in logs for s in log.read_text().splitlines()}
 
 
-def complete(root: Path) -> list[float]:
+def complete_points(root: Path) -> list[float]:
     """The values of x with a complete trial."""
     return sorted(trial["x"] for trial in stored(root) if trial["state"] == "complete")
 
 
 def test_after_kill_9_of_a_worker_another_one_finishes_its_trial(tmp_path):
-    fake = held(tmp_path, steps=6)
-    both = [worker(tmp_path, fake, **TWO) for _ in range(2)]
+    fake = hold(tmp_path, steps=6)
+    processes = [worker(tmp_path, fake, **TWO) for _ in range(2)]
     until(lambda: [*steps_done(tmp_path).values()] == [[1, 2]] * 2)
-    both[0].kill()
-    both[0].communicate()
+    processes[0].kill()
+    processes[0].communicate()
     # The run of the dead worker goes on. Nobody else touches its folder before it has ended.
-    assert all(map(alive, processes_of(tmp_path)))
+    assert all(map(is_alive, processes_of(tmp_path)))
     release(tmp_path)
-    said, _ = both[1].communicate(timeout=240)
-    assert both[1].returncode == 0, said
+    out, _ = processes[1].communicate(timeout=240)
+    assert processes[1].returncode == 0, out
     assert states(stored(tmp_path)) == ["complete"] * 2
-    assert complete(tmp_path) == [0.1, 0.9]
+    assert complete_points(tmp_path) == [0.1, 0.9]
     assert steps_done(tmp_path) == {"0000": SIX, "0001": SIX}
     assert len(processes_of(tmp_path)) == 2
 
 
 def test_after_kill_9_of_a_trial_it_continues_in_its_folder(tmp_path):
-    fake = held(tmp_path, steps=6)
-    one = worker(tmp_path, fake, **TWO)
+    fake = hold(tmp_path, steps=6)
+    process = worker(tmp_path, fake, **TWO)
     until(lambda: steps_done(tmp_path).get("0000") == [1, 2])
     [child] = processes_of(tmp_path)
     os.kill(child, signal.SIGKILL)
     release(tmp_path)
-    said, _ = one.communicate(timeout=240)
-    assert one.returncode == 0 and "was killed and continues" in said, said
-    assert complete(tmp_path) == [0.1, 0.9]
+    out, _ = process.communicate(timeout=240)
+    assert process.returncode == 0 and "was killed and continues" in out, out
+    assert complete_points(tmp_path) == [0.1, 0.9]
     assert steps_done(tmp_path) == {"0000": SIX, "0001": SIX}
     assert len(processes_of(tmp_path)) == 3, "two processes did each step of the first trial once"
 
 
 def test_after_kill_9_of_both_the_same_command_continues(tmp_path):
-    fake = held(tmp_path, steps=6)
-    killed = worker(tmp_path, fake, **TWO)
+    fake = hold(tmp_path, steps=6)
+    process = worker(tmp_path, fake, **TWO)
     until(lambda: steps_done(tmp_path).get("0000") == [1, 2])
     [child] = processes_of(tmp_path)
-    killed.kill()
+    process.kill()
     os.kill(child, signal.SIGKILL)
-    killed.communicate()
+    process.communicate()
     release(tmp_path)
-    after = worker(tmp_path, fake, **TWO)
-    said, _ = after.communicate(timeout=240)
-    assert after.returncode == 0 and "resumes in" in said, said
-    assert complete(tmp_path) == [0.1, 0.9]
+    successor = worker(tmp_path, fake, **TWO)
+    out, _ = successor.communicate(timeout=240)
+    assert successor.returncode == 0 and "resumes in" in out, out
+    assert complete_points(tmp_path) == [0.1, 0.9]
     assert steps_done(tmp_path) == {"0000": SIX, "0001": SIX}
-    retried = stored(tmp_path)[0]
-    assert retried["games"] == 60 and len(retried["curve"]) == 6
+    trial = stored(tmp_path)[0]
+    assert trial["games"] == 60 and len(trial["curve"]) == 6
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_lets_the_runs_save_and_the_same_command_continues(tmp_path, signum, code):
-    fake, node = held(tmp_path, steps=4), {"jobs": 2}
-    stopped = worker(tmp_path, fake, **node)
+    fake, node = hold(tmp_path, steps=4), {"jobs": 2}
+    process = worker(tmp_path, fake, **node)
     until(lambda: [*steps_done(tmp_path).values()] == [[1, 2]] * 2)
-    stopped.send_signal(signum)
-    said, _ = stopped.communicate(timeout=240)
-    assert stopped.returncode == code and "same command to continue" in said
-    assert len(processes_of(tmp_path)) == 2 and not any(map(alive, processes_of(tmp_path)))
+    process.send_signal(signum)
+    out, _ = process.communicate(timeout=240)
+    assert process.returncode == code and "same command to continue" in out
+    assert len(processes_of(tmp_path)) == 2 and not any(map(is_alive, processes_of(tmp_path)))
     assert stored(tmp_path) == []
     release(tmp_path)
-    after = worker(tmp_path, fake, **node)
-    said, _ = after.communicate(timeout=240)
-    assert after.returncode == 0, said
+    successor = worker(tmp_path, fake, **node)
+    out, _ = successor.communicate(timeout=240)
+    assert successor.returncode == 0, out
     assert states(stored(tmp_path)) == ["complete"] * 3
     assert [*steps_done(tmp_path).values()] == [[1, 2, 3, 4]] * 3
 
@@ -143,23 +143,23 @@ def test_two_workers_share_the_trials_of_one_folder(tmp_path, sampler):
     node: dict[str, Any] = {"params": {"x": "range(0, 5)"}}
     if sampler:
         node = {"params": {"x": "interval(0.0, 1.0)"}, "n_trials": 6, "sampler": sampler}
-    both = [worker(tmp_path, {"steps": 1}, **node) for _ in range(2)]
-    said = [process.communicate(timeout=240)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
+    processes = [worker(tmp_path, {"steps": 1}, **node) for _ in range(2)]
+    outputs = [process.communicate(timeout=240)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
     assert states(stored(tmp_path)) == ["complete"] * 6
-    assert len(set(complete(tmp_path))) == 6 == len(steps_done(tmp_path))
-    assert all("complete" in lines for lines in said), "both worked"
+    assert len(set(complete_points(tmp_path))) == 6 == len(steps_done(tmp_path))
+    assert all("complete" in lines for lines in outputs), "both worked"
 
 
 def test_a_poor_trial_is_pruned_and_its_run_ends(tmp_path, fake):
     fake(steps=6, seconds=0.1)
     work(tmp_path, params={"x": "choice(0.8, 0.1)"}, pruner=MEDIAN)
     assert states(stored(tmp_path)) == ["complete", "pruned"]
-    kept = read_json(tmp_path / "study" / "study.json")["trials"]
-    assert [trial["val_win_rate"] is None for trial in kept] == [False, True]
+    trials = read_json(tmp_path / "study" / "study.json")["trials"]
+    assert [trial["val_win_rate"] is None for trial in trials] == [False, True]
     assert steps_done(tmp_path)["0000"] == [1, 2, 3, 4, 5, 6]
     assert len(steps_done(tmp_path)["0001"]) < 6
-    assert not any(map(alive, processes_of(tmp_path)))
+    assert not any(map(is_alive, processes_of(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_three_failures_in_a_row_stop_a_study_with_the_cause(tmp_path, fake, how
     # Once mended, the same command continues and repeats what failed.
     fake(steps=1)
     work(tmp_path, **node)
-    assert complete(tmp_path) == [0, 1, 2, 3]
+    assert complete_points(tmp_path) == [0, 1, 2, 3]
 
 
 def test_a_study_with_failed_trials_ends_with_exit_code_1(tmp_path, fake, capsys):
@@ -192,7 +192,7 @@ def test_a_study_with_failed_trials_ends_with_exit_code_1(tmp_path, fake, capsys
     assert "error: study study: 2 trials failed" in error_of(capsys.readouterr().err)
     fake(steps=1)
     run_fakes(tmp_path, **node)
-    assert complete(tmp_path) == [0.1, 0.2]
+    assert complete_points(tmp_path) == [0.1, 0.2]
 
 
 def test_a_study_with_nothing_left_to_do_leaves_its_files_as_they_are(tmp_path, fake):
@@ -209,31 +209,31 @@ def test_a_study_with_nothing_left_to_do_leaves_its_files_as_they_are(tmp_path, 
 
 def test_other_settings_are_refused_by_name(tmp_path):
     work(tmp_path)
-    with pytest.raises(ConfigError, match=r"started with another space, default: ") as no:
+    with pytest.raises(ConfigError, match=r"started with another space, default: ") as error:
         work(tmp_path, params={"x": "choice(1, 2)"})
-    assert "hydra.sweeper.name" in str(no.value) and "\n" not in str(no.value)
+    assert "hydra.sweeper.name" in str(error.value) and "\n" not in str(error.value)
     with pytest.raises(ConfigError, match=r"another budget: "):
         work(tmp_path, budget={"games": 160})
     (tmp_path / "study" / "study.json").unlink()  # another study, with folders of its own
     work(tmp_path, params={"x": "choice(0.2, 0.3)"})
-    assert complete(tmp_path) == [0.2, 0.3]
+    assert complete_points(tmp_path) == [0.2, 0.3]
     assert [*steps_done(tmp_path).values()] == [[1, 2, 3, 4]] * 5
 
 
 def test_a_worker_that_was_only_slow_keeps_its_trial(tmp_path):
-    fake = held(tmp_path, steps=4)
-    slow = worker(tmp_path, fake, **TWO)
+    fake = hold(tmp_path, steps=4)
+    sleeper = worker(tmp_path, fake, **TWO)
     until(lambda: steps_done(tmp_path).get("0000") == [1, 2])
-    slow.send_signal(signal.SIGSTOP)
-    quick = worker(tmp_path, fake, **TWO)
+    sleeper.send_signal(signal.SIGSTOP)
+    rival = worker(tmp_path, fake, **TWO)
     until(lambda: steps_done(tmp_path).get("0001") == [1, 2])
     release(tmp_path)
     until(lambda: stored(tmp_path))
-    slow.send_signal(signal.SIGCONT)
-    said = [process.communicate(timeout=240)[0] for process in (slow, quick)]
-    assert [slow.returncode, quick.returncode] == [0, 0], said
-    assert [line.count("complete") for line in said] == [1, 1], "each its own"
-    assert complete(tmp_path) == [0.1, 0.9]
+    sleeper.send_signal(signal.SIGCONT)
+    outputs = [process.communicate(timeout=240)[0] for process in (sleeper, rival)]
+    assert [sleeper.returncode, rival.returncode] == [0, 0], outputs
+    assert [line.count("complete") for line in outputs] == [1, 1], "each its own"
+    assert complete_points(tmp_path) == [0.1, 0.9]
     assert [*steps_done(tmp_path).values()] == [[1, 2, 3, 4]] * 2
 
 
@@ -243,8 +243,8 @@ def test_a_worker_reads_each_line_of_a_run_once(tmp_path, fake, monkeypatch):
     lines = StepLog._lines
     seen: list[int] = []
 
-    def count(self: StepLog, *given: Any) -> Iterator[tuple[bytes, dict[str, Any]]]:
-        for line, record in lines(self, *given):
+    def count(self: StepLog, *args: Any) -> Iterator[tuple[bytes, dict[str, Any]]]:
+        for line, record in lines(self, *args):
             seen.append(record["step"])
             yield line, record
 

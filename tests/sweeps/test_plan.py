@@ -22,7 +22,7 @@ from wordle_rl.sweeps.run import run_study
 from wordle_rl.sweeps.space import list_grid_points, list_probes, name_arm, parse_params
 
 STUDIES = sorted(p.stem for p in (ROOT / "conf" / "sweep").glob("*.yaml"))
-QUICK = ("gen_count",)
+SMOKE = ("gen_count",)
 
 
 @pytest.mark.parametrize(
@@ -48,21 +48,21 @@ def test_a_budget_in_games_is_equal_over_arms():
     }
 
     def compose(overrides: Sequence[str]) -> dict[str, Any]:
-        given = dict(o.split("=") for o in overrides)
-        return {"rollout": {"groups": 64, "num_generations": int(given["rollout.num_generations"])}}
+        pairs = dict(o.split("=") for o in overrides)
+        return {"rollout": {"groups": 64, "num_generations": int(pairs["rollout.num_generations"])}}
 
-    made = plan_study(node, [], compose)
-    for point in made.points or []:
-        given = dict(o.split("=") for o in made.build_run(point))
-        size, groups = int(given["rollout.num_generations"]), int(given["rollout.groups"])
-        assert groups * size == 64 and groups * size * int(given["trainer.steps"]) == 3200
-        assert given["trainer.validate_every"] == given["trainer.checkpoint_every"] == "10"
+    study = plan_study(node, [], compose)
+    for point in study.points or []:
+        pairs = dict(o.split("=") for o in study.build_run(point))
+        size, groups = int(pairs["rollout.num_generations"]), int(pairs["rollout.groups"])
+        assert groups * size == 64 and groups * size * int(pairs["trainer.steps"]) == 3200
+        assert pairs["trainer.validate_every"] == pairs["trainer.checkpoint_every"] == "10"
     # a run with steps of its own, and a study that does not count games, keep the size of a step
-    own = plan_study(node, ["trainer.steps=3"], compose)
-    sized = plan_study({**node, "budget": {"games_per_step": 64}}, [], compose)
-    for made in (own, sized):
-        [run, *_] = map(made.build_run, made.points or [])
-        assert "rollout.groups=32" in run and not any("validate_every" in said for said in run)
+    by_steps = plan_study(node, ["trainer.steps=3"], compose)
+    by_size = plan_study({**node, "budget": {"games_per_step": 64}}, [], compose)
+    for study in (by_steps, by_size):
+        [run, *_] = map(study.build_run, study.points or [])
+        assert "rollout.groups=32" in run and not any("validate_every" in word for word in run)
 
 
 def plan(**node: Any) -> StudyPlan:
@@ -83,8 +83,8 @@ def plan(**node: Any) -> StudyPlan:
 )
 def test_wrong_settings_are_one_clear_line(node, said):
     with pytest.raises(ValueError, match=said) as error:
-        made = plan(**node)
-        made.build_run((made.points or [])[0])
+        study = plan(**node)
+        study.build_run((study.points or [])[0])
     assert "\n" not in str(error.value)
 
 
@@ -94,13 +94,13 @@ TPE = {"_target_": "optuna.samplers.TPESampler", "n_startup_trials": 3, "multiva
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_a_sampler_repeats_itself_by_trial_and_differs_by_seed():
     def points(seed: int) -> list[float]:
-        study, found = optuna.create_study(), []
+        study, values = optuna.create_study(), []
         for number in range(6):
             study.sampler = build_sampler({**TPE, "seed": seed}, number)
             trial = study.ask()
-            found.append(trial.suggest_float("a", 1e-4, 1e-2, log=True))
-            study.tell(trial, found[-1])
-        return found
+            values.append(trial.suggest_float("a", 1e-4, 1e-2, log=True))
+            study.tell(trial, values[-1])
+        return values
 
     assert points(0) == points(0) != points(1)
     assert len(set(points(0))) == 6
@@ -113,7 +113,7 @@ def test_a_sampler_repeats_itself_by_trial_and_differs_by_seed():
 
 
 @pytest.mark.parametrize(
-    "name", [*QUICK, *(pytest.param(s, marks=pytest.mark.slow) for s in STUDIES if s not in QUICK)]
+    "name", [*SMOKE, *(pytest.param(s, marks=pytest.mark.slow) for s in STUDIES if s not in SMOKE)]
 )
 def test_every_shipped_study_composes_and_builds(name, study_plan, monkeypatch):
     from wordle_rl.commands.build import build_experiment
@@ -123,29 +123,29 @@ def test_every_shipped_study_composes_and_builds(name, study_plan, monkeypatch):
         monkeypatch.setenv(NAMED, "")
         monkeypatch.setattr(sys, "path", [*sys.path])
         admit_own([])
-    made: StudyPlan = study_plan(f"sweep={name}")
-    if shipped := read_record(ROOT / "sweeps" / name):
-        assert shipped["identity"] == made.identity(), "so that the shipped study can continue"
-        assert shipped["analysis"] == asdict(made.settings.analysis)
-    for arm in (made.settings.arms or {}).values():  # mini for what research/make_starts.py makes
+    study: StudyPlan = study_plan(f"sweep={name}")
+    if record := read_record(ROOT / "sweeps" / name):
+        assert record["identity"] == study.identity(), "so that the shipped study can continue"
+        assert record["analysis"] == asdict(study.settings.analysis)
+    for arm in (study.settings.arms or {}).values():  # mini for what research/make_starts.py makes
         arm[:] = [
-            re.sub(r"=outputs/starts/\w+", "=mini", one)
-            for one in arm
-            if not one.startswith("init_from=outputs/starts/")
+            re.sub(r"=outputs/starts/\w+", "=mini", word)
+            for word in arm
+            if not word.startswith("init_from=outputs/starts/")
         ]
-    made.check(build_experiment)
-    if made.settings.sampler is not None:
+    study.check(build_experiment)
+    if study.settings.sampler is not None:
         return
-    budgets = {games_of(made, made.build_run(point)) for point in list_probes(made.space)}
+    budgets = {games_of(study, study.build_run(point)) for point in list_probes(study.space)}
     # Equal are groups (in half of gen_count), games with those replaced (idle_groups), or the time.
     # An arm of batch_rate and lora is the start, and others draw several guesses for a turn of one
     # game.
-    unequal = ("batch_rate", "gen_count", "idle_groups", "lora", "teachers")
-    assert budgets == {made.settings.budget.games} or name in unequal
+    exceptions = ("batch_rate", "gen_count", "idle_groups", "lora", "teachers")
+    assert budgets == {study.settings.budget.games} or name in exceptions
 
 
-def games_of(made: StudyPlan, run: Sequence[str]) -> int:
-    config = made.compose(run)
+def games_of(study: StudyPlan, run: Sequence[str]) -> int:
+    config = study.compose(run)
     rollout = config["rollout"]
     return rollout["num_generations"] * rollout["groups"] * config["trainer"]["steps"]
 
@@ -189,37 +189,37 @@ def test_a_study_whose_starts_are_missing_says_at_once_what_makes_them(
 
 
 def test_an_override_acts_in_every_trial_however_it_is_written(study_plan):
-    for forced in ("", "++"):
-        made = study_plan("sweep=clip_range", f"{forced}trainer.steps=3", f"{forced}seed=5")
-        assert len(made.points) == 3 * len(made.settings.arms)
-        for point in made.points[::4]:
-            config = made.compose(made.build_run(point))
+    for prefix in ("", "++"):
+        study = study_plan("sweep=clip_range", f"{prefix}trainer.steps=3", f"{prefix}seed=5")
+        assert len(study.points) == 3 * len(study.settings.arms)
+        for point in study.points[::4]:
+            config = study.compose(study.build_run(point))
             assert (config["trainer"]["steps"], config["seed"]) == (3, 5)
-        swept = study_plan("sweep=gen_count", f"{forced}seed=7,8")
-        assert {point["seed"] for point in swept.points} == {7, 8}
-        assert {*swept.space} == {"arm", "seed"}
+        sweep = study_plan("sweep=gen_count", f"{prefix}seed=7,8")
+        assert {point["seed"] for point in sweep.points} == {7, 8}
+        assert {*sweep.space} == {"arm", "seed"}
 
 
 def test_values_that_differ_in_the_fifth_digit_are_arms_of_their_own():
     values = [0.00012341, 0.00012344, 1e-5, 1000.0]
     space, _ = parse_params({"optim.lr": ", ".join(map(str, values)), "seed": "0, 1"})
-    named = [name_arm(point, space) for point in list_grid_points(space)]
-    assert len(set(named)) == 4 and set(map(named.count, named)) == {2}
-    assert [float(name.partition("=")[2]) for name in named[:4]] == values
+    names = [name_arm(point, space) for point in list_grid_points(space)]
+    assert len(set(names)) == 4 and set(map(names.count, names)) == {2}
+    assert [float(name.partition("=")[2]) for name in names[:4]] == values
 
 
 def test_several_values_alone_are_a_study_that_the_same_arguments_continue(study_plan):
-    made = study_plan("optim.lr=1e-4,2e-4", "seed=0,1", "model=tiny")
-    assert [*made.space] == ["optim.lr", "seed"] and made.overrides == ["model=tiny"]
-    assert made.settings.question == "Does lr=0.0002 do better than lr=0.0001?"
-    assert made.settings.default == {"optim.lr": 0.0001}
-    assert re.fullmatch(r"optim\.lr-seed-[0-9a-f]{8}", made.settings.name)
-    assert made.settings.place == ROOT / "outputs" / "sweeps" / made.settings.name
-    assert [" ".join(made.build_run(point)[-2:]) for point in made.points] == [
+    study = study_plan("optim.lr=1e-4,2e-4", "seed=0,1", "model=tiny")
+    assert [*study.space] == ["optim.lr", "seed"] and study.overrides == ["model=tiny"]
+    assert study.settings.question == "Does lr=0.0002 do better than lr=0.0001?"
+    assert study.settings.default == {"optim.lr": 0.0001}
+    assert re.fullmatch(r"optim\.lr-seed-[0-9a-f]{8}", study.settings.name)
+    assert study.settings.place == ROOT / "outputs" / "sweeps" / study.settings.name
+    assert [" ".join(study.build_run(point)[-2:]) for point in study.points] == [
         f"seed={seed} optim.lr={lr}" for seed in (0, 1) for lr in (0.0001, 0.0002)
     ]
-    again = study_plan("seed=0,1", "model=tiny", "optim.lr=1e-4,2e-4")
+    repeat = study_plan("seed=0,1", "model=tiny", "optim.lr=1e-4,2e-4")
     other = study_plan("seed=0,1", "optim.lr=1e-4,2e-4")
-    assert again.settings.name == made.settings.name != other.settings.name
-    named = study_plan("optim.lr=1e-4,2e-4", "hydra.sweeper.name=mine")
-    assert named.settings.place == ROOT / "outputs" / "sweeps" / "mine"
+    assert repeat.settings.name == study.settings.name != other.settings.name
+    alias = study_plan("optim.lr=1e-4,2e-4", "hydra.sweeper.name=mine")
+    assert alias.settings.place == ROOT / "outputs" / "sweeps" / "mine"

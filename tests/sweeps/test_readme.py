@@ -60,11 +60,11 @@ def test_what_a_person_wrote_stays_and_an_index_beside_it_shows_it(root, tmp_pat
     text = page.read_text().replace(UNWRITTEN, "More x, more wins.\n\nBecause.")
     page.write_text(text.replace("Is x good?", "Is x good? (Asked in November.)"))
     (root / "README.md").write_text(f"# Mine\n\n{BEGIN}\n{END}\n\nThe end.\n")
-    about = json.loads((record := root / "study" / "study.json").read_text())
-    about["effects"][0]["low"] += 1e-13  # as on another machine
-    record.write_text(elsewhere := json.dumps(about))
+    content = json.loads((record := root / "study" / "study.json").read_text())
+    content["effects"][0]["low"] += 1e-13  # as on another machine
+    record.write_text(dump := json.dumps(content))
     assert write_page(root / "study").read_text() == page.read_text()
-    assert record.read_text() == elsewhere
+    assert record.read_text() == dump
     assert "More x, more wins.\n\nBecause." in page.read_text()
     assert "(Asked in November.)" in page.read_text()
     text = (root / "README.md").read_text()
@@ -79,9 +79,9 @@ def test_what_a_person_wrote_stays_and_an_index_beside_it_shows_it(root, tmp_pat
 
 def test_a_study_can_be_asked_what_it_can_find(capsys):
     run(["judge", "gen_count", "--power"])
-    bought, own = capsys.readouterr().out.splitlines()
-    assert re.match(r"what seeds buy: 2 / 3 / 4 / 6 / 8 find .* the study gen_count vary\)", bought)
-    assert re.match(r"this study: 6 seeds and 5 comparisons find 0\.\d\d\b", own)
+    seeds, power = capsys.readouterr().out.splitlines()
+    assert re.match(r"what seeds buy: 2 / 3 / 4 / 6 / 8 find .* the study gen_count vary\)", seeds)
+    assert re.match(r"this study: 6 seeds and 5 comparisons find 0\.\d\d\b", power)
 
 
 @pytest.mark.parametrize(
@@ -104,16 +104,16 @@ def test_a_study_that_takes_long_says_what_it_does(tmp_path, monkeypatch, capsys
             lambda plan: run_study(plan, lambda _: time.sleep(next(waits, 0)) or ""),
             params={"seed": "choice(0)", "x": "choice(0.1, 0.9)"},
         )
-    said = "".join(capsys.readouterr())
-    assert re.search(r"checking each arm of the study, \d+ s\n", said)
-    assert re.search(r"writing the page of the study, \d+ s\n", said)
-    assert "reading the settings" not in said
+    text = "".join(capsys.readouterr())
+    assert re.search(r"checking each arm of the study, \d+ s\n", text)
+    assert re.search(r"writing the page of the study, \d+ s\n", text)
+    assert "reading the settings" not in text
 
 
 def test_the_picture_of_a_study_is_written_as_a_print_needs_it(root, tmp_path):
-    for ending, begin in {"svg": b"<?xml", "pdf": b"%PDF"}.items():
+    for ending, prefix in {"svg": b"<?xml", "pdf": b"%PDF"}.items():
         judge(str(root / "study"), figure=(file := tmp_path / f"a.{ending}"))
-        assert file.read_bytes().startswith(begin)
+        assert file.read_bytes().startswith(prefix)
     with pytest.raises(ConfigError, match=r"one of \.svg, \.pdf, \.png, not "):
         judge(str(root / "study"), figure=tmp_path / "a.jpg")
 
@@ -127,12 +127,12 @@ def test_settings_without_a_default_end_in_a_verdict_on_page_and_terminal(
     monkeypatch.setenv("FAKE", '{"secrets": 40, "steps": 1}')
     node: Any = {"params": {"seed": f"choice({seeds})", "x": "choice(0.1, 0.9)"}}
     run_fakes(tmp_path, lambda plan: run_study(plan, lambda _: "its work"), **node)
-    said, page = capsys.readouterr().out, (tmp_path / "study" / "README.md").read_text()
-    assert "In the first,\nits work\n" in said and "best" not in said
-    assert "\nwhat seeds buy: " in said
+    out, page = capsys.readouterr().out, (tmp_path / "study" / "README.md").read_text()
+    assert "In the first,\nits work\n" in out and "best" not in out
+    assert "\nwhat seeds buy: " in out
     assert "\n\nDoes x=0.9 do better than x=0.1?\n\n" in page
     if seeds == "0":
-        for text in (said, page):
+        for text in (out, page):
             assert "one seed: no verdict; seed=0,1,2 gives one" in text
     else:
         [effect] = read_json(tmp_path / "study" / "study.json")["effects"]
@@ -140,10 +140,10 @@ def test_settings_without_a_default_end_in_a_verdict_on_page_and_terminal(
         assert effect["difference"] == pytest.approx(-2.0) and effect["low"] < -2.0 < effect["high"]
         assert "| x=0.9 against x=0.1 | -2.00 | " in page and "| **better** |" in page
         sentence = r"x=0.9 against x=0.1: -2.00 guesses \(\S+ to \S+, p [=<] \S+, 3 seeds on 40 "
-        assert re.search(rf"{sentence}secrets; .*\): better\.", " ".join(said.split()))
-        again = [sys.executable, str(ROOT / "research" / "recompute.py"), str(tmp_path / "study")]
-        found = subprocess.run(again, capture_output=True, text=True, timeout=120)
-        assert found.returncode == 0 and "-2.0000 (" in found.stdout, found.stderr
+        assert re.search(rf"{sentence}secrets; .*\): better\.", " ".join(out.split()))
+        argv = [sys.executable, str(ROOT / "research" / "recompute.py"), str(tmp_path / "study")]
+        result = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+        assert result.returncode == 0 and "-2.0000 (" in result.stdout, result.stderr
 
 
 def test_a_study_keeps_where_parts_of_its_users_own_are(tmp_path, monkeypatch):
@@ -151,5 +151,5 @@ def test_a_study_keeps_where_parts_of_its_users_own_are(tmp_path, monkeypatch):
     monkeypatch.setenv(CONFIG_DIR, str(tmp_path / "own"))
     monkeypatch.setattr("sys.argv", ["train.py", "-m", "reward=phase2,vowel"])
     work(tmp_path, params={"x": "choice(0.1)"})
-    kept = read_json(tmp_path / "study" / "study.json")["command"]
-    assert kept == ["train.py", f"--config-dir={tmp_path / 'own'}", "-m", "reward=phase2,vowel"]
+    command = read_json(tmp_path / "study" / "study.json")["command"]
+    assert command == ["train.py", f"--config-dir={tmp_path / 'own'}", "-m", "reward=phase2,vowel"]

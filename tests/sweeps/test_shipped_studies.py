@@ -21,36 +21,36 @@ each_study = pytest.mark.parametrize("folder", STUDIES, ids=lambda folder: folde
 @pytest.mark.slow
 @each_study
 def test_a_study_keeps_its_verdicts_and_a_stranger_finds_the_same(folder):
-    kept = read_json(folder / "study.json")["effects"]
-    for found, one in zip(judge(read_study(folder)), kept, strict=True):
-        for key, value in one.items():
-            same = pytest.approx(value, abs=1e-6) if isinstance(value, float) else value
-            assert getattr(found, key) == same, (found.name, key)
+    effects = read_json(folder / "study.json")["effects"]
+    for effect, node in zip(judge(read_study(folder)), effects, strict=True):
+        for key, value in node.items():
+            expected = pytest.approx(value, abs=1e-6) if isinstance(value, float) else value
+            assert getattr(effect, key) == expected, (effect.name, key)
     command = [sys.executable, "-I", str(ROOT / "research" / "recompute.py"), str(folder)]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert said.returncode == 0 and said.stdout.count("\n") == len(kept) > 0, said.stderr
+    result = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert result.returncode == 0 and result.stdout.count("\n") == len(effects) > 0, result.stderr
 
 
 @pytest.mark.slow
 @each_study
 def test_a_page_is_what_its_files_say(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(readme, "save_figure", lambda *_: None)  # the slowest part
-    here = tmp_path / folder.name
-    shutil.copytree(folder, here, ignore=shutil.ignore_patterns("trials", ".lock"))
-    readme.write_page(here)
-    assert (here / "README.md").read_text() == (folder / "README.md").read_text()
+    copy = tmp_path / folder.name
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("trials", ".lock"))
+    readme.write_page(copy)
+    assert (copy / "README.md").read_text() == (folder / "README.md").read_text()
 
 
 @pytest.mark.slow
 @each_study
 def test_games_are_few_bytes_and_agree_with_the_trials(folder):
-    packed = (folder / "games.csv.xz").read_bytes()
-    assert len(packed) < 2_000_000
-    games = pd.read_csv(io.BytesIO(packed), compression="xz", keep_default_na=False)
+    data = (folder / "games.csv.xz").read_bytes()
+    assert len(data) < 2_000_000
+    games = pd.read_csv(io.BytesIO(data), compression="xz", keep_default_na=False)
     trials = pd.DataFrame(read_json(folder / "study.json")["trials"]).query("state == 'complete'")
     part = ["round", "trial"]
-    last = games[games.step == games.groupby(part).step.transform("max")]
-    wins = (last.guesses.str.split().str[-1] == last.secret).groupby([last[p] for p in part]).mean()
+    tail = games[games.step == games.groupby(part).step.transform("max")]
+    wins = (tail.guesses.str.split().str[-1] == tail.secret).groupby([tail[p] for p in part]).mean()
     curves = trials.set_index(part).curve.map(lambda curve: curve[-1][1])
     assert wins.loc[curves.index].tolist() == pytest.approx(curves.tolist())
 
@@ -59,10 +59,10 @@ def test_the_snippet_of_the_docs_computes_the_difference_that_the_page_shows(mon
     monkeypatch.chdir(ROOT)
     [code] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "STUDIES.md").read_text(), re.S)
     exec(compile(code, "STUDIES.md", "exec"), {})
-    told = dict(line.split() for line in capsys.readouterr().out.splitlines()[:-1])
-    kept = read_json(ROOT / "sweeps" / "gen_count" / "study.json")["effects"][0]
-    assert float(told["count"]) == kept["seeds"]
-    assert float(told["mean"]) == pytest.approx(kept["difference"], abs=1e-6)
+    figures = dict(line.split() for line in capsys.readouterr().out.splitlines()[:-1])
+    effect = read_json(ROOT / "sweeps" / "gen_count" / "study.json")["effects"][0]
+    assert float(figures["count"]) == effect["seeds"]
+    assert float(figures["mean"]) == pytest.approx(effect["difference"], abs=1e-6)
 
 
 @pytest.mark.slow

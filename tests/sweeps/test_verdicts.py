@@ -35,12 +35,12 @@ from wordle_rl.sweeps.verdicts import (
 WINS = MEASURES["wins"]
 
 
-def compare_cells(one: Mapping[tuple[int, str], float], other: Any) -> Spread | None:
+def compare_cells(first: Mapping[tuple[int, str], float], second: Any) -> Spread | None:
     index = {"names": ["seed", "secret"]}
     return measure_spread(
         *(
             pd.Series([*cells.values()], pd.MultiIndex.from_tuples(cells, **index), dtype=float)
-            for cells in (one, other)
+            for cells in (first, second)
         )
     )
 
@@ -54,7 +54,7 @@ def spread_of(means: list[float]) -> Spread:
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say():
-    rng, held, tries = np.random.default_rng(0), 0, 100
+    rng, hits, tries = np.random.default_rng(0), 0, 100
     for _ in range(tries):
         gaps = (
             0.03
@@ -62,12 +62,12 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
             + rng.normal(0, 0.1, (1, 60))
             + rng.normal(0, 0.3, (6, 60))
         )
-        one = {(s, str(w)): gaps[s, w] for s in range(6) for w in range(60)}
-        spread = compare_cells(one, dict.fromkeys(one, 0.0))
+        cells = {(s, str(w)): gaps[s, w] for s in range(6) for w in range(60)}
+        spread = compare_cells(cells, dict.fromkeys(cells, 0.0))
         assert spread is not None
         [effect] = find_verdicts({"": spread}, MEASURES["guesses"], margin=0.0)
-        held += effect.low < 0.03 < effect.high
-    assert held >= 88  # 95 of 100 on average; fewer than 88 have a chance of 1 in 500
+        hits += effect.low < 0.03 < effect.high
+    assert hits >= 88  # 95 of 100 on average; fewer than 88 have a chance of 1 in 500
 
 
 def test_verdicts_are_better_worse_equal_or_undecided():
@@ -101,8 +101,8 @@ def test_holm_corrects_verdicts_chances_and_intervals():
     }
     third, first, second = find_verdicts(spreads, WINS, margin=0.0)
     assert [e.verdict for e in (first, second, third)] == ["better", "undecided", "undecided"]
-    _, corrected, *_ = multipletests([0.01, 0.03, 0.04], method="holm")
-    assert [e.p for e in (first, second, third)] == pytest.approx(corrected)
+    _, p_values, *_ = multipletests([0.01, 0.03, 0.04], method="holm")
+    assert [e.p for e in (first, second, third)] == pytest.approx(p_values)
     for effect, level in ((first, 0.05 / 3), (second, 0.05 / 2), (third, 0.05 / 2)):
         half = 100 * t.isf(level / 2, 5) * 0.02
         assert (effect.low, effect.high) == pytest.approx(
@@ -133,27 +133,27 @@ def study_of(trials: list[dict[str, Any]], games: Sequence[dict[str, Any]] = ())
             for n, t in enumerate(trials)
         ]
     )
-    played = pd.DataFrame(games, columns=pd.Index(columns)).astype({"guesses": str, "secret": str})
+    frame = pd.DataFrame(games, columns=pd.Index(columns)).astype({"guesses": str, "secret": str})
     return Study(
         folder=Path(),
         about={"name": "earlier", "identity": {"grid": True}, "analysis": {}},
         space={},
         trials=table,
-        games=add_outcomes(played),
+        games=add_outcomes(frame),
     )
 
 
 def test_an_earlier_run_tells_what_the_seeds_of_a_study_find(tmp_path, monkeypatch, capsys):
     """Two arms and four seeds of the earlier run; the study has six seeds and two comparisons."""
     gaps = [0.05, -0.02, 0.04, 0.01]
-    earlier = study_of(
+    run = study_of(
         [
             {"arm": f"x={x}", "seed": seed, "val_win_rate": 0.5 + gap * x}
             for seed, gap in enumerate(gaps)
             for x in (0, 1)
         ]
     )
-    [spread] = pool_spreads(earlier, WINS, [6])
+    [spread] = pool_spreads(run, WINS, [6])
     sizes = TTestPower().solve_power(nobs=6, alpha=0.05 / 2, power=0.8)
     expected = float(np.squeeze(sizes)) * np.std(gaps, ddof=1)
     assert find_resolution(spread, comparisons=2) == pytest.approx(expected, rel=1e-4)
@@ -162,24 +162,24 @@ def test_an_earlier_run_tells_what_the_seeds_of_a_study_find(tmp_path, monkeypat
         "default": {"x": 1},
         "analysis": {"measure": "wins"},
     }
-    said = told_power(plan_of(tmp_path, **node), earlier, monkeypatch, capsys)
-    assert said[1].startswith(f"this study: 6 seeds and 2 comparisons find {100 * expected:.1f},")
+    lines = power_lines(plan_of(tmp_path, **node), run, monkeypatch, capsys)
+    assert lines[1].startswith(f"this study: 6 seeds and 2 comparisons find {100 * expected:.1f},")
 
 
-def told_power(plan: StudyPlan, earlier: Study, monkeypatch: Any, capsys: Any) -> list[str]:
+def power_lines(plan: StudyPlan, run: Study, monkeypatch: Any, capsys: Any) -> list[str]:
     """The lines about a study with this earlier run."""
     plan.settings.place.mkdir()
     (plan.settings.place / "study.json").touch()
-    monkeypatch.setattr(power, "read_study", lambda _: earlier)
+    monkeypatch.setattr(power, "read_study", lambda _: run)
     power.tell_power(plan)
     return capsys.readouterr().out.splitlines()
 
 
 def test_more_seeds_do_not_take_away_what_differs_from_secret_to_secret():
     """Arm x=1 needs 0, 1 or 2 guesses more, by the secret and in every seed alike."""
-    more = {"crane": 0, "moist": 1, "lucky": 2}
+    extras = {"crane": 0, "moist": 1, "lucky": 2}
     arms = [(x, seed) for seed in range(3) for x in (0, 1)]
-    played = [
+    games = [
         {
             "round": "search",
             "trial": n,
@@ -190,27 +190,27 @@ def test_more_seeds_do_not_take_away_what_differs_from_secret_to_secret():
             "guesses": " ".join(["slate"] * (1 + x * extra) + [secret]),
         }
         for n, (x, seed) in enumerate(arms)
-        for secret, extra in more.items()
+        for secret, extra in extras.items()
     ]
-    earlier = study_of([{"arm": f"x={x}", "seed": seed} for x, seed in arms], played)
-    for spread in pool_spreads(earlier, MEASURES["guesses"], [3, 100]):
+    run = study_of([{"arm": f"x={x}", "seed": seed} for x, seed in arms], games)
+    for spread in pool_spreads(run, MEASURES["guesses"], [3, 100]):
         assert spread.seed_variance == pytest.approx(0.0, abs=1e-12)
         assert spread.error == pytest.approx(np.std([0, 1, 2], ddof=1) / 3**0.5)
 
 
 def test_an_earlier_run_without_any_spread_tells_nothing(tmp_path, monkeypatch, capsys):
     trials = [{"arm": f"x={x}", "seed": seed} for seed in (0, 1) for x in (0, 1)]
-    earlier = study_of([{**trial, "test_win_rate": 0.0} for trial in trials])
+    run = study_of([{**trial, "test_win_rate": 0.0} for trial in trials])
     params = {"x": "choice(1, 2)", "seed": "choice(0, 1)"}
     plan = plan_of(tmp_path, params=params, analysis={"measure": "test_wins"})
-    [said] = told_power(plan, earlier, monkeypatch, capsys)
-    assert "is not known: in earlier no two games or arms differ" in said
+    [line] = power_lines(plan, run, monkeypatch, capsys)
+    assert "is not known: in earlier no two games or arms differ" in line
 
 
 ARM = "x=0"
 
 
-def game(guesses: str, **more: Any) -> dict[str, Any]:
+def game(guesses: str, **fields: Any) -> dict[str, Any]:
     return {
         "round": "search",
         "trial": 0,
@@ -219,10 +219,10 @@ def game(guesses: str, **more: Any) -> dict[str, Any]:
         "step": 4,
         "secret": "crane",
         "guesses": guesses,
-    } | more
+    } | fields
 
 
-def measured(games: list[dict[str, Any]], name: str) -> dict[tuple[int, str], float]:
+def values_of(games: list[dict[str, Any]], name: str) -> dict[tuple[int, str], float]:
     """The measure of the only trial at each seed and secret."""
     study = study_of([{"arm": ARM, "seed": 5}], games)
     return measure_cells(study, "search", MEASURES[name])[ARM].to_dict()
@@ -231,15 +231,15 @@ def measured(games: list[dict[str, Any]], name: str) -> dict[tuple[int, str], fl
 def test_measures_of_a_game():
     games = [game("slate crane"), game("slate slate zzzzz! - - slate", secret="fugue")]
     expected = {"wins": [1.0, 0.0], "guesses": [2, 7], "repeats_over_time": [0.0, 2 / 6]}
-    assert {name: [*measured(games, name).values()] for name in expected} == expected
+    assert {name: [*values_of(games, name).values()] for name in expected} == expected
     assert {n for n, measure in MEASURES.items() if measure.of_games} == expected.keys()
 
 
 def test_over_time_every_validation_counts_but_the_one_of_the_start():
-    played = {0: "salad salad", 2: "slate slate slate slate", 4: "slate crane"}
-    games = [game(guesses, step=step) for step, guesses in played.items()]
-    assert measured(games, "wins") == {(5, "crane"): 1.0}
-    assert measured(games, "repeats_over_time") == {(5, "crane"): 3 / 8}
+    by_step = {0: "salad salad", 2: "slate slate slate slate", 4: "slate crane"}
+    games = [game(guesses, step=step) for step, guesses in by_step.items()]
+    assert values_of(games, "wins") == {(5, "crane"): 1.0}
+    assert values_of(games, "repeats_over_time") == {(5, "crane"): 3 / 8}
 
 
 @pytest.mark.parametrize("state", ["pruned", "failed"])
@@ -254,9 +254,9 @@ def test_a_trial_that_did_not_end_counts_in_no_comparison(name, state):
 def test_arms_that_win_nothing_have_nothing_to_compare():
     """A lost game that a violation ended has fewer guesses, which is no better."""
     trials = [{"arm": arm, "seed": seed} for arm in "ab" for seed in (0, 1)]
-    lost = {"a": "slate slate", "b": "slate slate slate zzzzz! -"}
+    losses = {"a": "slate slate", "b": "slate slate slate zzzzz! -"}
     games = [
-        game(lost[trial["arm"]] + " slate" * trial["seed"], trial=number, **trial)
+        game(losses[trial["arm"]] + " slate" * trial["seed"], trial=number, **trial)
         for number, trial in enumerate(trials)
     ]
     [effect] = judge(grid := study_of(trials, games))
@@ -275,9 +275,9 @@ def test_a_point_that_was_drawn_twice_is_one_seed():
     study = study_of([{**trial, **blank} for trial in trials])
     study.about["analysis"]["measure"] = "wins"
     assert find_winner(study) == 2
-    head, often, both = list_arms(study.select("search"), None)
-    assert [row[1] for row in (often, both)] == ["1", "2"]
-    assert often[head.index("validation wins %")] == "90.0", "one seed has no interval"
+    head, first, second = list_arms(study.select("search"), None)
+    assert [row[1] for row in (first, second)] == ["1", "2"]
+    assert first[head.index("validation wins %")] == "90.0", "one seed has no interval"
 
 
 def test_the_winner_has_the_best_mean_over_all_seeds_by_the_studys_own_measure():
@@ -305,11 +305,11 @@ def test_comparisons_name_arms_or_parameters():
     space, _ = parse_params({"arm": "x,y", "lr": "1,2", "seed": "0,1"})
     arms = [f"arm={arm} lr={rate}" for arm in ("x", "y") for rate in (1, 2)]
     default = {"arm": "x", "lr": 1}
-    every, _ = pair_arms(arms, space, default, {})
-    assert list(every) == [f"{arm} against arm=x lr=1" for arm in arms[1:]]
-    asked = {"y": ["y", "x"], "rate": [{"lr": 2.0}, {"lr": 1}], "z": ["z", "x"]}
-    pairs, left_out = pair_arms(arms, space, default, asked)
+    all_pairs, _ = pair_arms(arms, space, default, {})
+    assert list(all_pairs) == [f"{arm} against arm=x lr=1" for arm in arms[1:]]
+    spec = {"y": ["y", "x"], "rate": [{"lr": 2.0}, {"lr": 1}], "z": ["z", "x"]}
+    pairs, omissions = pair_arms(arms, space, default, spec)
     assert pairs == {"y": ("arm=y lr=1", "arm=x lr=1"), "rate": ("arm=x lr=2", "arm=x lr=1")}
-    assert left_out == ["z"], "a study that was narrowed"
+    assert omissions == ["z"], "a study that was narrowed"
     for default in (None, {"arm": "not played", "lr": 1}):
-        assert pair_arms(arms, space, default, {"z": ["z", "x"]}) == (every, ["z"])
+        assert pair_arms(arms, space, default, {"z": ["z", "x"]}) == (all_pairs, ["z"])

@@ -29,33 +29,33 @@ def sequence(letter: str) -> Callable[[range], list[str]]:
 
 @pytest.mark.parametrize("share", [0.0, 0.29, 0.5, 1.0])
 def test_the_share_is_kept_and_both_sequences_are_played_without_gaps(share):
-    found = []
+    secrets = []
     for step in range(25):
-        found += mix_secrets(range(step * 8, step * 8 + 8), share, sequence("t"), sequence("a"))
-    kinds = Counter(name[0] for name in found)
+        secrets += mix_secrets(range(step * 8, step * 8 + 8), share, sequence("t"), sequence("a"))
+    kinds = Counter(name[0] for name in secrets)
     assert kinds["a"] == round(share * 200) and kinds["t"] == 200 - kinds["a"]
     for kind in "ta":
-        own = [name for name in found if name[0] == kind]
-        assert own == [f"{kind}{place}" for place in range(len(own))]
+        names = [name for name in secrets if name[0] == kind]
+        assert names == [f"{kind}{place}" for place in range(len(names))]
 
 
 def test_a_share_of_the_groups_has_secrets_that_are_no_answers(recipe):
     steps = [group_secrets(recipe, step, range(32)) for step in range(40)]
     assert steps == [group_secrets(recipe, step, range(32)) for step in range(40)]
-    played = [secret for step in steps for secret in step]
-    others = [secret for secret in played if secret not in recipe.secrets]
+    secrets = [secret for step in steps for secret in step]
+    words = [secret for secret in secrets if secret not in recipe.secrets]
     # 30 % of 1,280 are 384, and 90 of the 12,457 words are training secrets of this run
-    assert 375 <= len(others) <= 384 and len(set(others)) == len(others)
-    counts = Counter(secret for secret in played if secret in recipe.secrets)
+    assert 375 <= len(words) <= 384 and len(set(words)) == len(words)
+    counts = Counter(secret for secret in secrets if secret in recipe.secrets)
     assert min(counts.values()) >= 9  # 896 groups are almost 10 epochs of 90 secrets
 
 
 def test_each_process_plays_its_part_of_the_same_secrets(recipe):
-    whole = group_secrets(recipe, 5, range(32))
-    assert [*group_secrets(recipe, 5, range(16)), *group_secrets(recipe, 5, range(16, 32))] == whole
-    spare = group_secrets(recipe, 5, range(32, 52))
+    draws = group_secrets(recipe, 5, range(32))
+    assert [*group_secrets(recipe, 5, range(16)), *group_secrets(recipe, 5, range(16, 32))] == draws
+    extra = group_secrets(recipe, 5, range(32, 52))
     halves = [*group_secrets(recipe, 5, range(32, 42)), *group_secrets(recipe, 5, range(42, 52))]
-    assert halves == spare
+    assert halves == extra
 
 
 def test_no_held_out_secret_is_ever_played(recipe):  # row 38
@@ -80,7 +80,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_trains_on_allowed_words_and_records_it(kind, tmp_path):  # row 38
-    small = [
+    settings = [
         "model=untrained",
         "model.shape={hidden_size: 32, layers: 2, heads: 4, kv_heads: 2, intermediate_size: 64}",
         "num_generations=2",
@@ -95,7 +95,7 @@ def test_a_run_trains_on_allowed_words_and_records_it(kind, tmp_path):  # row 38
         "trainer.show_games=0",
         "trainer.games_every=1",
     ]
-    summary, folder = run(tmp_path, *small, *KINDS[kind])
+    summary, folder = run(tmp_path, *settings, *KINDS[kind])
     share = 0.5 if "share" in kind else None
     for step in metrics_of(folder)[1:]:
         # A step whose groups have no spread has no update.
@@ -114,6 +114,6 @@ def test_a_run_trains_on_allowed_words_and_records_it(kind, tmp_path):  # row 38
         for game in (folder / "games.jsonl").read_text().splitlines()
         if json.loads(game).get("split") != "val"
     ]
-    setup = build_experiment(resolve(composed(*small[2:5])))
+    setup = build_experiment(resolve(composed(*settings[2:5])))
     assert secrets and not {*secrets} & {*setup.test, *setup.validation}
     assert any(secret not in setup.words.answer_index for secret in secrets)

@@ -56,12 +56,12 @@ def states_of(tmp_path: Path, number: int = 10) -> tuple[Path, dict[str, tuple[s
     """A file of states with 0 to 2 guesses, and the guesses of each secret."""
     setup = build_experiment(resolve(composed()))
     guesses = {s: ("slate", "crony")[: i % 3] for i, s in enumerate(setup.recipe.secrets[:number])}
-    rows = [predibase(secret, *before) for secret, before in guesses.items()]
+    rows = [predibase(secret, *words) for secret, words in guesses.items()]
     return write_rows(tmp_path / "states.jsonl", rows), guesses
 
 
-def answers_of(tmp_path: Path, number: int = 6, **more: Any) -> Path:
-    return write_rows(tmp_path / "answers.jsonl", [pair(i, **more) for i in range(number)])
+def answers_of(tmp_path: Path, number: int = 6, **fields: Any) -> Path:
+    return write_rows(tmp_path / "answers.jsonl", [pair(i, **fields) for i in range(number)])
 
 
 # -- which rows ------------------------------------------------------------------------------------
@@ -88,12 +88,12 @@ def test_each_epoch_takes_every_row_once_in_a_new_order(recipe):
 
 
 def test_a_secret_that_is_played_again_takes_turns_with_its_rows(recipe):
-    again = replace(recipe, replayed=("abbey",))
-    seen = [group_states(again, STATES, step, range(4)) for step in range(5)]
-    assert all(states[3].secret == "abbey" for states in seen)
-    assert len({id(states[3]) for states in seen}) == 5
-    planned = [group_states(recipe, STATES, step, range(4))[:3] for step in range(5)]
-    assert [states[:3] for states in seen] == planned
+    replay = replace(recipe, replayed=("abbey",))
+    steps = [group_states(replay, STATES, step, range(4)) for step in range(5)]
+    assert all(states[3].secret == "abbey" for states in steps)
+    assert len({id(states[3]) for states in steps}) == 5
+    plans = [group_states(recipe, STATES, step, range(4))[:3] for step in range(5)]
+    assert [states[:3] for states in steps] == plans
 
 
 # -- runs ------------------------------------------------------------------------------------------
@@ -104,11 +104,11 @@ def test_games_begin_in_the_states_of_the_rows_and_the_lineage_says_so(
 ):  # row 38
     path, guesses = states_of(tmp_path)
     _, folder = run(root, *SMALL, f"data={path}", "data.split=train[:80%]", "trainer.epochs=2")
-    told = capsys.readouterr().out
-    assert "states.jsonl: trains on 8 of 8 rows" in told and "2 epochs of 8 rows" in told
+    output = capsys.readouterr().out
+    assert "states.jsonl: trains on 8 of 8 rows" in output and "2 epochs of 8 rows" in output
     games = [json.loads(line) for line in (folder / "games.jsonl").read_text().splitlines()]
-    played = {game["secret"] for game in games if game["split"] == "train"}
-    assert played == {*list(guesses)[:8]}
+    secrets = {game["secret"] for game in games if game["split"] == "train"}
+    assert secrets == {*list(guesses)[:8]}
     steps = metrics_of(folder)[1:]
     assert len(steps) == 4  # two epochs of 8 rows in groups of 4
     depth = np.mean([len(guesses[s]) for s in list(guesses)[:8]])
@@ -119,19 +119,19 @@ def test_games_begin_in_the_states_of_the_rows_and_the_lineage_says_so(
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["data"] == stage["data"]
     assert describe_secrets(stage) == "states.jsonl: 8 secrets"
-    assert "No test secret was ever the secret" in told
+    assert "No test secret was ever the secret" in output
 
 
 def test_a_run_whose_file_has_changed_does_not_resume(tmp_path, root, refused):
     path = answers_of(tmp_path, secret="crane")
     _, folder = run(root, *SMALL, *SFT, f"data={path}", "trainer.epochs=1")
-    told = refused(lambda: runs.resume(folder, "trainer.steps=9"))
-    assert "the steps of this run follow from trainer.epochs=1" in told
-    told = refused(lambda: runs.resume(folder, f"data={path}"))
-    assert "a resumed run keeps" in told and "data" in told
+    line = refused(lambda: runs.resume(folder, "trainer.steps=9"))
+    assert "the steps of this run follow from trainer.epochs=1" in line
+    line = refused(lambda: runs.resume(folder, f"data={path}"))
+    assert "a resumed run keeps" in line and "data" in line
     answers_of(tmp_path, 7, secret="crane")
-    told = refused(lambda: runs.resume(folder, "trainer.epochs=2"))
-    assert "answers.jsonl has changed since the run began" in told
+    line = refused(lambda: runs.resume(folder, "trainer.epochs=2"))
+    assert "answers.jsonl has changed since the run began" in line
 
 
 # -- lineage ---------------------------------------------------------------------------------------
@@ -145,11 +145,11 @@ def test_a_model_that_may_know_held_out_secrets_does_not_start_a_clean_run(
     secrets = {"clean": "crane", "kept": secret, "unknown": None}
     rows = [pair(1, secret="crane"), pair(2, secret=secrets[kind])]
     path = write_rows(tmp_path / "answers.jsonl", rows)
-    keep = ["words.protocol=all"] if kind == "kept" else []
-    _, folder = run(root, *SMALL, *SFT, f"data={path}", "trainer.steps=1", *keep)
-    told = capsys.readouterr().out
-    assert ("No test secret was ever the secret of a training game." in told) is clean
-    assert ("could have validation or test secrets" in told) is not clean
+    extra = ["words.protocol=all"] if kind == "kept" else []
+    _, folder = run(root, *SMALL, *SFT, f"data={path}", "trainer.steps=1", *extra)
+    output = capsys.readouterr().out
+    assert ("No test secret was ever the secret of a training game." in output) is clean
+    assert ("could have validation or test secrets" in output) is not clean
     [stage] = stages_of(folder / "model")
     unknown = ", and 1 rows without a secret" if kind == "unknown" else ""
     assert describe_secrets(stage).endswith(f" secrets{unknown}")

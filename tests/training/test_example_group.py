@@ -47,8 +47,8 @@ def reward(turn: Any) -> float:
 class Run:
     """Two steps of a small policy, of which the second is validated."""
 
-    def __init__(self, backend: Backend, given: dict[str, Any], *, report: bool = True) -> None:
-        self.fields = dict(given)
+    def __init__(self, backend: Backend, settings: dict[str, Any], *, report: bool = True) -> None:
+        self.fields = dict(settings)
         trainer = TrainerSettings(
             steps=2, validate_every=2, lag=self.fields.pop("lag", 0), report=report
         )
@@ -74,18 +74,18 @@ class Run:
 
     def earned(self, rollout: Rollout) -> list[float]:
         """What each guess is compared by."""
-        own = [reward(turn) for turn in rollout.game.turns]
+        pay = [reward(turn) for turn in rollout.game.turns]
         if self.fields["credit"] == "game":
-            return [sum(own)] * len(own)
+            return [sum(pay)] * len(pay)
         d = self.fields.get("discount", 1.0)
-        return [sum(d ** (j - i) * own[j] for j in range(i, len(own))) for i in range(len(own))]
+        return [sum(d ** (j - i) * pay[j] for j in range(i, len(pay))) for i in range(len(pay))]
 
     def first_that_teaches(self) -> list[Rollout]:
         for _, members in groupby(self.results[1].rollouts, lambda rollout: rollout.group):
             group = [*members]
             turns = max(len(rollout.game.turns) for rollout in group)
             values = [{round(v, 6) for v in self.at(group, k)} for k in range(turns)]
-            if any(len(found) > 1 for found in values):
+            if any(len(numbers) > 1 for numbers in values):
                 return group
         raise AssertionError("no group teaches")
 
@@ -108,40 +108,40 @@ def test_each_number_of_the_group_is_that_of_the_step(kind: str, backend: Backen
     assert example is not None and run.results[0].example is None
     record, group = example.after_update(run.policy), run.first_that_teaches()
     assert record["secret"] == group[0].game.secret
-    told = iter(record["guesses"])
+    records = iter(record["guesses"])
     batch, before = run.fed[-1]
     for number, rollout in enumerate(group, 1):
         for k, (ids, part) in enumerate(answers(rollout)):
-            one, turn = next(told), rollout.game.turns[k]
-            compared = run.at(group, k)
-            mean = statistics.mean(compared)
-            spread = statistics.stdev(compared) if max(compared) - min(compared) > 1e-9 else 0.0
+            entry, turn = next(records), rollout.game.turns[k]
+            rewards = run.at(group, k)
+            mean = statistics.mean(rewards)
+            spread = statistics.stdev(rewards) if max(rewards) - min(rewards) > 1e-9 else 0.0
             advantage = (run.earned(rollout)[k] - mean) / spread if spread else 0.0
-            assert (one["game"], one["turn"], one["guess"]) == (number, k, turn.guess)
-            assert one["clues"] == [[clue.guess, clue.marks] for clue in turn.state.clues]
-            assert one["tokens"] == len(part) == len(turns_of(rollout.talks)[k].ids)
+            assert (entry["game"], entry["turn"], entry["guess"]) == (number, k, turn.guess)
+            assert entry["clues"] == [[clue.guess, clue.marks] for clue in turn.state.clues]
+            assert entry["tokens"] == len(part) == len(turns_of(rollout.talks)[k].ids)
             assert record["means"][k] == pytest.approx(mean)
-            assert one["reward"] == pytest.approx(run.earned(rollout)[k])
-            assert sum(one["parts"].values()) == pytest.approx(one["reward"])
-            assert one["advantage"] == pytest.approx(advantage, abs=1e-9)
+            assert entry["reward"] == pytest.approx(run.earned(rollout)[k])
+            assert sum(entry["parts"].values()) == pytest.approx(entry["reward"])
+            assert entry["advantage"] == pytest.approx(advantage, abs=1e-9)
             row = next(i for i, n in enumerate(batch.lengths) if [*batch.ids[i, :n]] == ids[:n])
-            assert batch.advantages[row, part] == pytest.approx(one["advantage"], abs=1e-5)
+            assert batch.advantages[row, part] == pytest.approx(entry["advantage"], abs=1e-5)
             for moment, name in (before, "before"), (run.end, "after"):
                 logprobs = full_logprobs(moment.model, ids, temperature=TEMPERATURE)
-                assert one[name] == pytest.approx(logprobs[part].sum(), abs=2e-3), name
-    assert next(told, None) is None
-    moved = [abs(one["after"] - one["before"]) for one in record["guesses"]]
-    assert max(moved) > 0.1  # far above what rounding does
+                assert entry[name] == pytest.approx(logprobs[part].sum(), abs=2e-3), name
+    assert next(records, None) is None
+    shifts = [abs(guess["after"] - guess["before"]) for guess in record["guesses"]]
+    assert max(shifts) > 0.1  # far above what rounding does
 
 
 def test_telling_a_group_changes_no_draw_and_no_weight(backend: Backend) -> None:
-    told, silent = (Run(backend, KINDS["by turn"], report=report) for report in (True, False))
-    assert told.results[1].example is not None and silent.results[1].example is None
-    for ours, theirs in zip(told.results, silent.results, strict=True):
-        assert [r.talks for r in ours.rollouts] == [r.talks for r in theirs.rollouts]
-        assert ours.metrics == theirs.metrics
-    for name, weight in told.end.weights.items():
-        assert torch.equal(weight, silent.end.weights[name]), name
+    run, control = (Run(backend, KINDS["by turn"], report=report) for report in (True, False))
+    assert run.results[1].example is not None and control.results[1].example is None
+    for result, expected in zip(run.results, control.results, strict=True):
+        assert [r.talks for r in result.rollouts] == [r.talks for r in expected.rollouts]
+        assert result.metrics == expected.metrics
+    for name, weight in run.end.weights.items():
+        assert torch.equal(weight, control.end.weights[name]), name
 
 
 def test_where_no_group_has_spread_the_first_is_told_and_an_imitation_has_none() -> None:
@@ -149,7 +149,7 @@ def test_where_no_group_has_spread_the_first_is_told_and_an_imitation_has_none()
     sample = sample_step(step_of(policy_of(qwen(340), guessing_tokenizer()), recipe, 0))
     example = choose_example(recipe, sample.rollouts, sample.advantages)
     assert example is not None
-    assert not any(one["advantage"] for one in example.record["guesses"])
-    assert example.rollouts == [one for one in sample.rollouts if one.group == 0]
+    assert not any(entry["advantage"] for entry in example.record["guesses"])
+    assert example.rollouts == [rollout for rollout in sample.rollouts if rollout.group == 0]
     imitation = replace(recipe, algorithm=Sft())
     assert choose_example(imitation, sample.rollouts, sample.advantages) is None

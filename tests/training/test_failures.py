@@ -46,15 +46,15 @@ def folder(done: Path, tmp_path: Path) -> Path:
     return shutil.copytree(done, tmp_path / "run")
 
 
-def fail_with(place: Any, name: str, error: Exception, folder: Path, *more: str) -> None:
+def fail_with(place: Any, name: str, error: Exception, folder: Path, *overrides: str) -> None:
     """Continue a run in which a function raises an error."""
 
-    def instead(*_: Any, **__: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise error
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises((type(error), SystemExit)):
-        patch.setattr(place, name, instead)
-        resume(folder, "trainer.steps=2", *more)
+        patch.setattr(place, name, fail)
+        resume(folder, "trainer.steps=2", *overrides)
     assert RunFolder(folder).manifest()["status"] == "failed"
 
 
@@ -73,15 +73,15 @@ def test_a_failed_run_is_recorded_as_failed_with_its_reason(place, name, error, 
     assert (manifest["status"], manifest["status_reason"]) == ("finished", None)
 
 
-OUT = torch.OutOfMemoryError("CUDA out of memory. Tried to\nallocate 2.00 GiB.")
+OOM = torch.OutOfMemoryError("CUDA out of memory. Tried to\nallocate 2.00 GiB.")
 
 
 @pytest.mark.parametrize(
     ("place", "name", "error", "told"),
     [
-        (kinds, "play", OUT, "lower rollout.num_generations"),
+        (kinds, "play", OOM, "lower rollout.num_generations"),
         (Brevity, "__call__", MemoryError(), "lower rollout.num_generations"),
-        (Policy, "update", OUT, "lower rollout.num_generations"),
+        (Policy, "update", OOM, "lower rollout.num_generations"),
         (Policy, "update", DoesNotFit(sequences=1, tokens=812), "1 sequences of up to 812"),
     ],
 )
@@ -100,7 +100,7 @@ def test_a_run_without_memory_before_it_measured_anything_leaves_nothing_to_go_o
 ):
     (tmp_path / "runs").mkdir()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr(place, {validation: "play"}.get(place, "load_model"), Mock(side_effect=OUT))
+        patch.setattr(place, {validation: "play"}.get(place, "load_model"), Mock(side_effect=OOM))
         run(tmp_path / "runs", *settings(tmp_path, "dpo"))
     line = error_of(capsys.readouterr().err)
     assert line.startswith("error: out of memory: ") and "resume=" not in line
@@ -109,30 +109,30 @@ def test_a_run_without_memory_before_it_measured_anything_leaves_nothing_to_go_o
 
 @pytest.mark.parametrize("found_by", ["validation", "checkpoint", "a signal"])
 def test_weights_that_are_no_numbers_end_the_run_and_are_not_kept(found_by, folder, capsys):
-    update, done = Policy.update, 0
+    update, count = Policy.update, 0
 
     def spoil(policy: Policy, *arguments: Any) -> dict[str, float]:
-        nonlocal done
-        metrics, done = update(policy, *arguments), done + 1
+        nonlocal count
+        metrics, count = update(policy, *arguments), count + 1
         if found_by == "a signal":
             os.kill(os.getpid(), signal.SIGINT)
         with torch.no_grad():
             policy.machine.trainable[0][:] = torch.nan
         return metrics
 
-    every = {"validation": 2, "checkpoint": 9, "a signal": 9}[found_by]
+    period = {"validation": 2, "checkpoint": 9, "a signal": 9}[found_by]
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as stop:
         patch.setattr(Policy, "update", spoil)
-        resume(folder, "trainer.steps=3", f"trainer.validate_every={every}")
+        resume(folder, "trainer.steps=3", f"trainer.validate_every={period}")
     line = error_of(capsys.readouterr().err)
     assert stop.value.code == 1 and "are not finite numbers, after step 2" in line
     assert "optim.lr" in line and RunFolder(folder).manifest()["status_reason"] in line
     if found_by == "validation":  # before that step is logged
         assert [m["step"] for m in metrics_of(folder)] == [0, 1]
-    newest = CheckpointStore(folder / "checkpoints", read_only=True).load_latest()
-    assert newest is not None and step_of(newest) == 1
+    checkpoint = CheckpointStore(folder / "checkpoints", read_only=True).load_latest()
+    assert checkpoint is not None and step_of(checkpoint) == 1
     resume(folder, "optim.lr=1e-4")  # as the line says
-    assert [m["step"] for m in metrics_of(folder)] == [0, 1, 2, 3] and done == 1
+    assert [m["step"] for m in metrics_of(folder)] == [0, 1, 2, 3] and count == 1
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.0)])

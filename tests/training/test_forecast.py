@@ -18,14 +18,14 @@ from wordle_rl.training.work import plan_work
 
 @pytest.mark.parametrize("stage", ["lora", "ppo", "sft", "two updates with muon"])
 def test_measuring_how_long_a_run_takes_changes_nothing_of_it(tmp_path, capsys, monkeypatch, stage):
-    given = [*settings(tmp_path, stage), "trainer.steps=2", "trainer.agreement=true"]
+    overrides = [*settings(tmp_path, stage), "trainer.steps=2", "trainer.agreement=true"]
     (tmp_path / "runs").mkdir()
-    _, plain = run(tmp_path / "runs", *given)
+    _, plain_run = run(tmp_path / "runs", *overrides)
     assert "on this machine" not in capsys.readouterr().out
     monkeypatch.setattr(loop, "SMALL", 0)
-    _, timed = run(tmp_path / "runs", *given)
+    _, timed_run = run(tmp_path / "runs", *overrides)
     assert re.search(r"^about \d.* on this machine", capsys.readouterr().out, re.M)
-    assert_equal_runs(plain, timed)
+    assert_equal_runs(plain_run, timed_run)
 
 
 @pytest.mark.parametrize(
@@ -39,22 +39,22 @@ def test_measuring_how_long_a_run_takes_changes_nothing_of_it(tmp_path, capsys, 
 )
 def test_an_answer_of_each_game_is_timed_and_all_answers_are_told(given, step, monkeypatch):
     """A step's 160 answers take 40 s, of which 30 s decode, and 60 s to learn, and 3 s for all."""
-    small = "num_generations=8 rollout.groups=20 trainer.steps=5 trainer.watch_every=0"
-    setup = build_experiment(resolve(composed("model=micro", *small.split(), *given.split())))
-    spent: dict[str, float] = {}
-    rehearsal: Any = SimpleNamespace(timers=SimpleNamespace(take=lambda: spent))
+    options = "num_generations=8 rollout.groups=20 trainer.steps=5 trainer.watch_every=0"
+    setup = build_experiment(resolve(composed("model=micro", *options.split(), *given.split())))
+    seconds: dict[str, float] = {}
+    rehearsal: Any = SimpleNamespace(timers=SimpleNamespace(take=lambda: seconds))
 
     def sample_step(step: Any) -> Sample:
         assert step.recipe.rollout.kind == "turn" and step.recipe.rollout.groups == 20
-        idle = Advantages(per_turn=[np.zeros(1)])
-        return Sample(step=0, learnt=0, rollouts=[], advantages=idle)
+        advantages = Advantages(per_turn=[np.zeros(1)])
+        return Sample(step=0, learnt=0, rollouts=[], advantages=advantages)
 
     def learn_step(step: Any, sample: Sample) -> None:
         assert sample.advantages.teaches.all()
-        spent.update(prefill=10.0, decode=30.0, forward=20.0, backward=40.0, optimizer=3.0)
+        seconds.update(prefill=10.0, decode=30.0, forward=20.0, backward=40.0, optimizer=3.0)
 
     monkeypatch.setattr(forecast, "sample_step", sample_step)
     monkeypatch.setattr(forecast, "learn_step", learn_step)
     work = plan_work(setup, 1)
-    told = forecast.measure_seconds(setup, work, rehearsal, cast(Any, None))
-    assert told == pytest.approx(5 * step + work.held_out * 6 * 40 / 160)
+    estimate = forecast.measure_seconds(setup, work, rehearsal, cast(Any, None))
+    assert estimate == pytest.approx(5 * step + work.held_out * 6 * 40 / 160)

@@ -28,10 +28,10 @@ pytestmark = pytest.mark.usefixtures("quiet")
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of a new model with checkpoints of steps 0, 1 (marked as best) and 2."""
-    falling = itertools.count(0, -1)
+    ranks = itertools.count(0, -1)
     with pytest.MonkeyPatch.context() as patch:
         # With the start as its best, the run keeps all three.
-        patch.setattr(saving, "rank_validation", lambda _: [float(next(falling))] * 3)
+        patch.setattr(saving, "rank_validation", lambda _: [float(next(ranks))] * 3)
         folder = trained(
             tmp_path_factory.mktemp("runs") / "small", "prompt=letters rollout.form=fresh"
         )
@@ -45,9 +45,9 @@ def copy(small: Path, tmp_path: Path) -> Path:
     return shutil.copytree(small, tmp_path / "run")
 
 
-def begun(source: Path, *given: str) -> tuple[Any, dict[str, Any]]:
+def start_from(source: Path, *options: str) -> tuple[Any, dict[str, Any]]:
     """The config of a run that starts from another, and what its manifest will say of that."""
-    overrides = [f"init_from={source}", "words.test=6", "words.val=6", *given]
+    overrides = [f"init_from={source}", "words.test=6", "words.val=6", *options]
     config = composed(*overrides)
     start = begin_from(config)
     assert start is not None
@@ -55,7 +55,7 @@ def begun(source: Path, *given: str) -> tuple[Any, dict[str, Any]]:
 
 
 def test_a_stage_takes_model_prompt_and_form_of_the_run_that_it_starts_from(small):
-    config, _ = begun(small, "algorithm=dapo", "model.max_tokens=9", "rollout.groups=7")
+    config, _ = start_from(small, "algorithm=dapo", "model.max_tokens=9", "rollout.groups=7")
     assert config.prompt == composed("prompt=letters").prompt
     assert (config.rollout.form, config.rollout.groups) == ("fresh", 7)
     assert config.model.path == str(small / "checkpoints" / "step_000001" / "model")
@@ -80,36 +80,36 @@ START = ("init_from", "init_checkpoint", "model.path", "model.name", "model.revi
     ],
 )
 def test_what_is_not_typed_stays_as_it_was_in_the_run(typed, anew, small):
-    config, _ = begun(small, *typed.split())
-    found, saved = flatten(resolve(config)), flatten(read_config(small))
-    others = {key for key in found.keys() | saved.keys() if found.get(key) != saved.get(key)}
+    config, _ = start_from(small, *typed.split())
+    values, record = flatten(resolve(config)), flatten(read_config(small))
+    keys = {key for key in values.keys() | record.keys() if values.get(key) != record.get(key)}
     parts = (*START, *anew, "output_dir", "model.shape")
-    assert not [key for key in others if not key.startswith(parts)]
-    plain = flatten(resolve(composed(*typed.split(), "experiment=none"))) if typed else {}
-    for key in (key for key in found if key.startswith(anew) and not key.startswith("data")):
-        assert found[key] == plain[key], key
+    assert not [key for key in keys if not key.startswith(parts)]
+    defaults = flatten(resolve(composed(*typed.split(), "experiment=none"))) if typed else {}
+    for key in (key for key in values if key.startswith(anew) and not key.startswith("data")):
+        assert values[key] == defaults[key], key
 
 
 def test_what_a_run_was_given_stays_unless_what_is_typed_takes_its_place(copy):
-    saved = read_config(copy)
-    saved["trainer"]["epochs"], saved["optim"]["lr"] = 2.0, 0.125
-    saved["data"] = {**(saved["data"] or {}), "path": "games.jsonl"}
-    (copy / "config.yaml").write_text(json.dumps(saved))
-    plain, _ = begun(copy)
-    assert (plain.trainer.epochs, plain.optim.lr, plain.data.path) == (2.0, 0.125, "games.jsonl")
-    longer, _ = begun(copy, "trainer.steps=7")
-    assert (longer.trainer.epochs, longer.trainer.steps) == (None, 7)
-    other, _ = begun(copy, "algorithm=grpo")
-    assert other.data.path is None and other.optim.lr == 0.125
+    record = read_config(copy)
+    record["trainer"]["epochs"], record["optim"]["lr"] = 2.0, 0.125
+    record["data"] = {**(record["data"] or {}), "path": "games.jsonl"}
+    (copy / "config.yaml").write_text(json.dumps(record))
+    base, _ = start_from(copy)
+    assert (base.trainer.epochs, base.optim.lr, base.data.path) == (2.0, 0.125, "games.jsonl")
+    variant, _ = start_from(copy, "trainer.steps=7")
+    assert (variant.trainer.epochs, variant.trainer.steps) == (None, 7)
+    grpo, _ = start_from(copy, "algorithm=grpo")
+    assert grpo.data.path is None and grpo.optim.lr == 0.125
 
 
 def test_a_recipe_that_is_typed_beside_a_run_brings_all_that_it_says(small):
-    config, _ = begun(small, "experiment=reinforce", "rollout.form=conversation")
-    brought = list_brought("experiment", "reinforce")
-    found = flatten(resolve(config))
-    assert found["rollout.kind"] == brought["rollout"] and found["rollout.num_generations"] == "16"
-    said = {k: v for k, v in brought.items() if "." in k}
-    assert said.items() <= found.items() and found["trainer.show_games"] == "0"
+    config, _ = start_from(small, "experiment=reinforce", "rollout.form=conversation")
+    recipe = list_brought("experiment", "reinforce")
+    values = flatten(resolve(config))
+    assert values["rollout.kind"] == recipe["rollout"] and values["rollout.num_generations"] == "16"
+    entries = {k: v for k, v in recipe.items() if "." in k}
+    assert entries.items() <= values.items() and values["trainer.show_games"] == "0"
 
 
 @pytest.mark.parametrize(
@@ -122,23 +122,23 @@ def test_a_recipe_that_is_typed_beside_a_run_brings_all_that_it_says(small):
     ],
 )
 def test_a_stage_begins_with_the_weights_of_the_one_before(backend, stage, tmp_path):  # row 17
-    given = runs.settings(tmp_path, stage)
+    overrides = runs.settings(tmp_path, stage)
     if backend == "mlx":
-        torch_only = {"backend.accelerator=cpu", "backend.threads=1"}
-        given = ["backend=mlx", *(s for s in given if s not in torch_only)]
-    given += ["trainer.steps=2", "trainer.report=false", "rollout.groups=2"]
+        cpu_settings = {"backend.accelerator=cpu", "backend.threads=1"}
+        overrides = ["backend=mlx", *(s for s in overrides if s not in cpu_settings)]
+    overrides += ["trainer.steps=2", "trainer.report=false", "rollout.groups=2"]
     (tmp_path / "runs").mkdir()
-    _, first = run(tmp_path / "runs", *given, "prompt=letters")
-    own = ("model", "backend=", "algorithm")  # what the first stage says of itself
-    rest = [s for s in given if not s.startswith(own)]
-    second_given = [
+    _, first = run(tmp_path / "runs", *overrides, "prompt=letters")
+    prefixes = ("model", "backend=", "algorithm")  # what the first stage says of itself
+    rest = [s for s in overrides if not s.startswith(prefixes)]
+    second_overrides = [
         *rest,
         "algorithm=grpo",
         "algorithm.beta=0.1",
         f"init_from={first}",
         "init_checkpoint=last",
     ]
-    _, second = run(tmp_path / "runs", *second_given)
+    _, second = run(tmp_path / "runs", *second_overrides)
     [weights] = (first / "checkpoints" / "step_000002" / "model").glob("*.safetensors")
     name = f"model/{weights.name}"
     assert (second / "checkpoints/step_000000" / name).read_bytes() == weights.read_bytes()
@@ -147,9 +147,9 @@ def test_a_stage_begins_with_the_weights_of_the_one_before(backend, stage, tmp_p
     assert [metrics_of(second)[k]["policy/kl"] > 0 for k in (1, 2)] == [False, True]
     manifest = json.loads((second / "manifest.json").read_text())
     assert manifest["init_from"]["run"] == str(first) and manifest["prompt"] == "letters"
-    taught = ("sft", "random_consistent") if stage == "sft" else ("grpo", None)
+    origin = ("sft", "random_consistent") if stage == "sft" else ("grpo", None)
     stages = [
-        {**stage_of(first, "letters", *taught), "start": "base"},
+        {**stage_of(first, "letters", *origin), "start": "base"},
         stage_of(second, "letters", "grpo", None),
     ]
     for folder in (second / "model", *second.glob("checkpoints/step_*/model")):
@@ -183,16 +183,16 @@ def test_the_stages_before_are_kept_whatever_the_last_one_was(
     tmp_path, refused: Callable
 ):  # row 38
     """A model that was taught on all words stays one that was."""
-    everything = trained(tmp_path / "all", "words.protocol=all trainer.steps=1")
-    record = json.loads((everything / "model" / RECORD).read_text())
-    later = record["stages"][0] | {"run": "later", "protocol": "split"}
-    model = shutil.copytree(everything / "model", tmp_path / "m")
-    write_json(model / RECORD, {"stages": [*record["stages"], later]})
+    folder = trained(tmp_path / "all", "words.protocol=all trainer.steps=1")
+    record = json.loads((folder / "model" / RECORD).read_text())
+    stage = record["stages"][0] | {"run": "later", "protocol": "split"}
+    model = shutil.copytree(folder / "model", tmp_path / "m")
+    write_json(model / RECORD, {"stages": [*record["stages"], stage]})
     line = refused(training(f"words.test=6 words.val=6 model.path={model}"))
-    assert everything.name in line and "words.protocol=all" in line
+    assert folder.name in line and "words.protocol=all" in line
 
 
-OTHERS = {
+MISMATCHES = {
     "prompt=symbols": "had prompt=letters prompt.think=false;",
     "prompt=letters prompt.think=true": "had prompt=letters prompt.think=false;",
     "rollout.form=conversation": "had rollout.form=fresh;",
@@ -200,7 +200,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("line", OTHERS)
+@pytest.mark.parametrize("line", MISMATCHES)
 @pytest.mark.parametrize(
     "way", ["init_from={run}", "prompt=letters rollout.form=fresh model.path={run}/model"]
 )
@@ -209,9 +209,9 @@ def test_another_prompt_form_or_list_is_refused_unless_it_is_meant(
 ):
     words = map("".join, itertools.product("bcd", "aei", "lmn", "o", "rs"))
     (tmp_path / "list.txt").write_text("\n".join(words))
-    given = f"{way} words.test=6 words.val=6 {line}".format(run=small, list=tmp_path / "list.txt")
-    said = refused(training(given))
-    assert OTHERS[line] in said and str(small) in said and "allow_mismatch=true" in said
+    command = f"{way} words.test=6 words.val=6 {line}".format(run=small, list=tmp_path / "list.txt")
+    error = refused(training(command))
+    assert MISMATCHES[line] in error and str(small) in error and "allow_mismatch=true" in error
     monkeypatch.setattr("wordle_rl.commands.train.load_backend", lambda _: pytest.fail("reached"))
     with pytest.raises(pytest.fail.Exception, match="reached"):
-        training(f"{given} allow_mismatch=true output_dir={tmp_path}")()
+        training(f"{command} allow_mismatch=true output_dir={tmp_path}")()

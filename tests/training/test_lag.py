@@ -28,17 +28,17 @@ from wordle_rl.training.step import learn_step, sample_step
 
 @pytest.mark.usefixtures("quiet")
 def test_two_behind_a_run_plays_its_own_steps_and_no_others(tmp_path, root, monkeypatch):
-    happened = []
+    events = []
 
-    def noted(work: Callable[..., Any], what: str, step: Step, *sample: Any) -> Any:
-        happened.append(f"{what} {step.number}")
+    def note(work: Callable[..., Any], label: str, step: Step, *sample: Any) -> Any:
+        events.append(f"{label} {step.number}")
         return work(step, *sample)
 
-    for what, name in ("play", "sample_step"), ("learn", "learn_step"):
-        monkeypatch.setattr(pipeline, name, partial(noted, getattr(pipeline, name), what))
-    given = [*settings(tmp_path, "grpo with a reference"), "trainer.lag=2", "trainer.steps=4"]
-    _, folder = run(root, *given, "trainer.report=false")
-    assert happened == [
+    for verb, name in ("play", "sample_step"), ("learn", "learn_step"):
+        monkeypatch.setattr(pipeline, name, partial(note, getattr(pipeline, name), verb))
+    overrides = [*settings(tmp_path, "grpo with a reference"), "trainer.lag=2", "trainer.steps=4"]
+    _, folder = run(root, *overrides, "trainer.report=false")
+    assert events == [
         "play 0",
         "play 1",
         "play 2",
@@ -55,9 +55,9 @@ def test_two_behind_a_run_plays_its_own_steps_and_no_others(tmp_path, root, monk
     assert all(m["policy/ratio_gap"] < 1e-5 for m in steps)  # rows 3 and 15
 
 
-def meeting(meet: Barrier, alone: int, work: Callable[..., Any], step: Step, *sample: Any) -> Any:
-    """Do the work when another thread does, too. alone: the step that needs none."""
-    if step.number != alone:
+def meeting(meet: Barrier, solo: int, work: Callable[..., Any], step: Step, *sample: Any) -> Any:
+    """Do the work when another thread does, too. solo: the step that needs none."""
+    if step.number != solo:
         meet.wait()
     return work(step, *sample)
 
@@ -66,24 +66,24 @@ def meeting(meet: Barrier, alone: int, work: Callable[..., Any], step: Step, *sa
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("how", ["backend=lightning", "backend=mlx", "rollout.engine=vllm"])
 def test_one_behind_a_run_plays_a_step_before_it_learns_the_last(how, tmp_path, root, monkeypatch):
-    given = [*settings(tmp_path, "grpo with a reference"), "trainer.lag=1", "trainer.steps=4", how]
-    given = [s for s in given if how != "backend=mlx" or not s.startswith("backend.")]
+    args = [*settings(tmp_path, "grpo with a reference"), "trainer.lag=1", "trainer.steps=4", how]
+    args = [s for s in args if how != "backend=mlx" or not s.startswith("backend.")]
     with ExitStack() as stack:
         if served := how == "rollout.engine=vllm":
             server = SmallServer(AutoModelForCausalLM.from_pretrained(tmp_path / "base").eval())
             stack.callback(server.close)
-            given += [f"vllm.urls=[{server.url}]", "model.lora={rank: 4, alpha: 8}"]
+            args += [f"vllm.urls=[{server.url}]", "model.lora={rank: 4, alpha: 8}"]
             meet = Barrier(2, timeout=60)  # breaks if one waits to play until the other has learnt
-            for name, alone in ("sample_step", 0), ("learn_step", 3):
-                work = partial(meeting, meet, alone, getattr(pipeline, name))
+            for name, solo in ("sample_step", 0), ("learn_step", 3):
+                work = partial(meeting, meet, solo, getattr(pipeline, name))
                 monkeypatch.setattr(pipeline, name, work)
-        _, folder = run(root, *given)
+        _, folder = run(root, *args)
         if served:
-            (cut := root / "cut").mkdir()
-            stop(pipeline, "learn_step", 3, signal.SIGTERM, lambda: run(cut, *given))
-            resume(again := next(cut.iterdir()))
-            assert_equal_runs(folder, again)
-        setup = build_experiment(resolve(composed(*given)))
+            (cut_root := root / "cut").mkdir()
+            stop(pipeline, "learn_step", 3, signal.SIGTERM, lambda: run(cut_root, *args))
+            resume(rerun := next(cut_root.iterdir()))
+            assert_equal_runs(folder, rerun)
+        setup = build_experiment(resolve(composed(*args)))
         build = load_backend(setup.backend).build_policy
         policy = build(setup.model, setup.backend, temperature=1.0, optim=setup.optim)
         policy.keep_reference()
@@ -91,11 +91,11 @@ def test_one_behind_a_run_plays_a_step_before_it_learns_the_last(how, tmp_path, 
             save = partial(save_adapter, policy.machine.model)
             stack.enter_context(serve(policy, setup, tmp_path, save=save, vocabulary=340))
         steps = [step_of(policy, setup.recipe, number) for number in range(4)]
-        waiting = [sample_step(steps[0])]
+        queue = [sample_step(steps[0])]
         for number, step in enumerate(steps):
             policy.machine.set_learning_rate(setup.optim.lr_at(number, len(steps)))
-            waiting += map(sample_step, steps[number + 1 : number + 2])
-            learn_step(step, waiting.pop(0))
+            queue += map(sample_step, steps[number + 1 : number + 2])
+            learn_step(step, queue.pop(0))
         policy.save(tmp_path)
     places = (tmp_path, *sorted(folder.glob("checkpoints/step_*"))[:-3:-1])
     by_hand, last, earlier = (next(p.glob("model/*.safetensors")).read_bytes() for p in places)
@@ -111,21 +111,21 @@ def test_without_the_cap_an_earlier_policys_draws_have_the_mean_gradient_of_this
     model, plain = qwen(factor=9.0), plain_copy(qwen(factor=9.0))
     shares = plain(input_ids=torch.tensor([begin])).logits[0, -1].double().softmax(-1)
     (-0.5 * shares @ torch.from_numpy(rewards)).backward()  # half: the mean has the answer itself
-    right = torch.cat([p.grad.ravel() for p in plain.parameters()])
+    expected = torch.cat([p.grad.ravel() for p in plain.parameters()])
 
     algorithm = Grpo(beta=0.0, scale="none", importance_cap=cap)
     rows = [[*begin, token] for token in range(64)]
-    earlier = [full_logprobs(qwen(seed=1, factor=9.0), row) for row in rows]
-    drawn = np.exp([told[-1] for told in earlier])
+    old_logprobs = [full_logprobs(qwen(seed=1, factor=9.0), row) for row in rows]
+    probabilities = np.exp([logprobs[-1] for logprobs in old_logprobs])
     pairs = np.stack(np.broadcast_arrays(rewards[:, None], rewards), axis=-1).reshape(-1, 2)
-    advantages = algorithm.compare(pairs)[:, 0].reshape(64, 64) @ drawn
+    advantages = algorithm.compare(pairs)[:, 0].reshape(64, 64) @ probabilities
     batch = batch_of(
         [(row, [0, 0, 0, 1]) for row in rows],
         advantages.tolist(),
-        weights=drawn.tolist(),
-        sampler=[told.tolist() for told in earlier],
+        weights=probabilities.tolist(),
+        sampler=[logprobs.tolist() for logprobs in old_logprobs],
     )
-    found = backend.gradients(backend.policy_of(model), batch, algorithm)
-    slope = torch.cat([torch.as_tensor(found[n]).ravel() for n, _ in plain.named_parameters()])
-    gap = (slope - right).norm() / right.norm()
+    gradients = backend.gradients(backend.policy_of(model), batch, algorithm)
+    slope = torch.cat([torch.as_tensor(gradients[n]).ravel() for n, _ in plain.named_parameters()])
+    gap = (slope - expected).norm() / expected.norm()
     assert gap < 1e-4 if cap > 2.0 else gap > 0.1

@@ -99,29 +99,29 @@ def test_a_letter_is_compared_with_the_same_letter_of_the_groups_guesses():
         rollout_of(0, NOTHING),
         rollout_of(1, CHARP),
     ]
-    found = letter_advantages(rollouts, recipe(letter_weight=2.0), Texts())
+    advantages = letter_advantages(rollouts, recipe(letter_weight=2.0), Texts())
     thirds = [0, 0, 0, 0, 2 * (1 - 2 / 3), 2 * (1 - 1 / 2), 0]
-    np.testing.assert_allclose(found[0][0], thirds)
-    np.testing.assert_allclose(found[1][0], [*thirds[:5], 2 * (0 - 1 / 2), 0])
-    np.testing.assert_allclose(found[2][0], [0, 0, 0, 0, 2 * (0 - 2 / 3), 0, 0])
-    assert found[3][0].tolist() == [0], "an answer without a guess"
-    assert not found[4][0].any(), "a guess without others to compare"
+    np.testing.assert_allclose(advantages[0][0], thirds)
+    np.testing.assert_allclose(advantages[1][0], [*thirds[:5], 2 * (0 - 1 / 2), 0])
+    np.testing.assert_allclose(advantages[2][0], [0, 0, 0, 0, 2 * (0 - 2 / 3), 0, 0])
+    assert advantages[3][0].tolist() == [0], "an answer without a guess"
+    assert not advantages[4][0].any(), "a guess without others to compare"
 
 
 def test_letters_count_as_much_where_a_grammar_forces_what_surrounds_them():
     rollouts = [rollout_of(0, ids, forced=(0, 1, 7)) for ids in (CHART, CHARP)]
     assert rollouts[0].talks[0].trained == [False] * 4 + [True] * 4 + [False]
-    found = letter_advantages(rollouts, recipe(letter_weight=1.0), Texts())
-    assert found[0][0].tolist() == [0, 0, 0, 0, 0, 0.5, 0]
-    assert found[1][0].tolist() == [0, 0, 0, 0, 0, -0.5, 0]
+    advantages = letter_advantages(rollouts, recipe(letter_weight=1.0), Texts())
+    assert advantages[0][0].tolist() == [0, 0, 0, 0, 0, 0.5, 0]
+    assert advantages[1][0].tolist() == [0, 0, 0, 0, 0, -0.5, 0]
 
 
 def test_each_turn_of_a_group_is_compared_by_itself():
     rollouts = [rollout_of(0, CHARP, CHARP), rollout_of(0, CHARP, CHART)]
-    found = letter_advantages(rollouts, recipe(letter_weight=1.0), Texts())
-    assert not found[0][0].any() and not found[1][0].any()
-    assert found[0][1].tolist() == [0, 0, 0, 0, 0, -0.5, 0]
-    assert found[1][1].tolist() == [0, 0, 0, 0, 0, 0.5, 0]
+    advantages = letter_advantages(rollouts, recipe(letter_weight=1.0), Texts())
+    assert not advantages[0][0].any() and not advantages[1][0].any()
+    assert advantages[0][1].tolist() == [0, 0, 0, 0, 0, -0.5, 0]
+    assert advantages[1][1].tolist() == [0, 0, 0, 0, 0, 0.5, 0]
 
 
 @pytest.mark.parametrize(("most", "blame"), [(2, -0.5), (1, 0.0), (None, -0.5)])
@@ -129,11 +129,11 @@ def test_while_too_many_words_fit_letters_answer_for_non_words_alone(most, blame
     crane, champ, charm = [0, 1, 4, 3, 12, 13, 7], [0, 1, 2, 3, 11, 5, 7], [0, 1, 2, 3, 4, 11, 7]
     by_letter = recipe(letter_weight=1.0, letter_from=most)
     rollouts = [rollout_of(0, crane, ids, secret="charm") for ids in (champ, charm)]
-    found = letter_advantages(rollouts, by_letter, Texts())  # CHARM and CHART fit
-    assert found[0][1].tolist() == [0, 0, 0, 0, blame, 0, 0]
+    advantages = letter_advantages(rollouts, by_letter, Texts())  # CHARM and CHART fit
+    assert advantages[0][1].tolist() == [0, 0, 0, 0, blame, 0, 0]
     rollouts = [rollout_of(0, crane, ids, secret="charm") for ids in (CHARP, charm)]
-    found = letter_advantages(rollouts, by_letter, Texts())
-    assert found[0][1].tolist() == [0, 0, 0, 0, 0, -0.5, 0]
+    advantages = letter_advantages(rollouts, by_letter, Texts())
+    assert advantages[0][1].tolist() == [0, 0, 0, 0, 0, -0.5, 0]
 
 
 def test_a_guess_that_left_the_clues_early_is_still_told_where_it_stops_being_a_word():
@@ -145,7 +145,7 @@ def test_a_guess_that_left_the_clues_early_is_still_told_where_it_stops_being_a_
     assert fits[1][1].tolist() == [0, 0, 0, 0, 0.5, 0, 0], "its P alone has nothing beside it"
     assert words[0][1].tolist() == [0, 0, 0, 0, 0, 1.5, 0], "CHAMP is a word"
     assert words[1][1].tolist() == [0, 0, 0, 0, 0, -1.5, 0], "CHARP is none"
-    both = recipe(letter_weight=1.0, word_letter_weight=3.0)
-    for one, found in zip(rollouts, letter_advantages(rollouts, both, Texts()), strict=True):
-        i = rollouts.index(one)
-        np.testing.assert_allclose(found[1], fits[i][1] + words[i][1])
+    mixture = recipe(letter_weight=1.0, word_letter_weight=3.0)
+    for rollout, sums in zip(rollouts, letter_advantages(rollouts, mixture, Texts()), strict=True):
+        i = rollouts.index(rollout)
+        np.testing.assert_allclose(sums[1], fits[i][1] + words[i][1])

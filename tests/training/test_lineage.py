@@ -18,22 +18,22 @@ def digest(secrets) -> str:
     return hashlib.sha256("\n".join(sorted(secrets)).encode()).hexdigest()
 
 
-def stage(name: str, protocol: str, secrets, **more: Any) -> dict[str, Any]:
+def stage(name: str, protocol: str, secrets, **fields: Any) -> dict[str, Any]:
     return {
         "run": f"{DATE}_{name}",
         "protocol": protocol,
         "secrets": len(secrets),
         "held_out": 515,
         "digests": {"words": WORDS.digest, "splits": SPLITS.digest, "secrets": digest(secrets)},
-        **more,
+        **fields,
     }
 
 
-ALLOWED = {*WORDS.allowed} - {*SPLITS.test, *SPLITS.val}
-FIRST = stage("make_tiny_1", "allowed", ALLOWED, start="untrained")
-SECOND = stage("make_tiny_2", "allowed", ALLOWED)
+SECRETS = {*WORDS.allowed} - {*SPLITS.test, *SPLITS.val}
+FIRST = stage("make_tiny_1", "allowed", SECRETS, start="untrained")
+SECOND = stage("make_tiny_2", "allowed", SECRETS)
 CLEAN_RUN = stage("clean", "split", SPLITS.train)
-EVERYTHING = stage("make_old", "all", WORDS.answers, held_out=0, start="untrained")
+OLD_RUN = stage("make_old", "all", WORDS.answers, held_out=0, start="untrained")
 
 
 def line(*stages: dict[str, Any], words: WordLists = WORDS, splits: Splits = SPLITS) -> str:
@@ -48,7 +48,7 @@ def test_the_line_names_each_stage_and_how_many_secrets_it_had():
 
 
 def test_the_line_names_the_stages_whose_games_could_have_test_secrets():  # row 38
-    assert line(EVERYTHING, CLEAN_RUN) == (
+    assert line(OLD_RUN, CLEAN_RUN) == (
         "lineage: make_old (all 2,315 answers) -> clean (1,800 training answers). The training "
         "games of make_old could have validation or test secrets."
     )
@@ -56,16 +56,16 @@ def test_the_line_names_the_stages_whose_games_could_have_test_secrets():  # row
 
 def test_a_model_without_a_record_is_unknown_and_a_new_one_is_clean():
     assert line() == "lineage unknown: nobody recorded what the model was trained on."
-    new = describe_lineage([], WORDS, SPLITS, untrained=True)
-    assert new == f"lineage: an untrained model. {CLEAN}"
+    text = describe_lineage([], WORDS, SPLITS, untrained=True)
+    assert text == f"lineage: an untrained model. {CLEAN}"
 
 
 def test_fewer_held_out_secrets_of_the_same_lists_are_clean_and_more_are_not():  # row 38
-    fewer, more = split_secrets(WORDS, test=20, val=6), split_secrets(WORDS, test=316, val=200)
-    assert {*fewer.test, *fewer.val} <= {*SPLITS.test, *SPLITS.val}
-    assert is_clean(FIRST, WORDS, fewer) and is_clean(CLEAN_RUN, WORDS, fewer)
-    assert {*more.val} & {*SPLITS.train}
-    assert not is_clean(FIRST, WORDS, more) and not is_clean(CLEAN_RUN, WORDS, more)
+    part, extra = split_secrets(WORDS, test=20, val=6), split_secrets(WORDS, test=316, val=200)
+    assert {*part.test, *part.val} <= {*SPLITS.test, *SPLITS.val}
+    assert is_clean(FIRST, WORDS, part) and is_clean(CLEAN_RUN, WORDS, part)
+    assert {*extra.val} & {*SPLITS.train}
+    assert not is_clean(FIRST, WORDS, extra) and not is_clean(CLEAN_RUN, WORDS, extra)
 
 
 def test_other_lists_are_not_clean():
@@ -77,16 +77,16 @@ def test_other_lists_are_not_clean():
 @pytest.mark.parametrize("protocol", ["split", "allowed"])
 def test_a_record_whose_secrets_are_not_what_its_protocol_allows_is_not_clean(protocol):  # row 38
     """One held-out word in place of another word: the counts are right, the digest is not."""
-    whole = sorted(ALLOWED if protocol == "allowed" else SPLITS.train)
-    assert is_clean(stage("run", protocol, whole), WORDS, SPLITS)
-    assert not is_clean(stage("run", protocol, [*whole[1:], SPLITS.test[0]]), WORDS, SPLITS)
+    secrets = sorted(SECRETS if protocol == "allowed" else SPLITS.train)
+    assert is_clean(stage("run", protocol, secrets), WORDS, SPLITS)
+    assert not is_clean(stage("run", protocol, [*secrets[1:], SPLITS.test[0]]), WORDS, SPLITS)
 
 
 def test_a_reference_that_could_know_test_secrets_or_is_unknown_is_no_clean_teacher():  # row 38
-    def taught(*stages: dict[str, Any]) -> dict[str, Any]:
+    def pupil_of(*stages: dict[str, Any]) -> dict[str, Any]:
         return CLEAN_RUN | {"reference": {"name": "big", "stages": [*stages]}}
 
-    assert is_clean(taught(FIRST), WORDS, SPLITS) and is_clean(taught(), WORDS, SPLITS)
-    assert not is_clean(taught(taught(EVERYTHING)), WORDS, SPLITS)
-    assert line(FIRST, taught(FIRST)).endswith(f", reference big. {CLEAN}")
-    assert line(FIRST, taught()).endswith("What came before is unknown.")
+    assert is_clean(pupil_of(FIRST), WORDS, SPLITS) and is_clean(pupil_of(), WORDS, SPLITS)
+    assert not is_clean(pupil_of(pupil_of(OLD_RUN)), WORDS, SPLITS)
+    assert line(FIRST, pupil_of(FIRST)).endswith(f", reference big. {CLEAN}")
+    assert line(FIRST, pupil_of()).endswith("What came before is unknown.")

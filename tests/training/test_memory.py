@@ -19,20 +19,20 @@ pytestmark = pytest.mark.usefixtures("quiet")
 def test_a_run_that_leaks_saves_and_stops_and_goes_on_with_the_same_numbers(
     tmp_path, root, monkeypatch, capsys
 ):
-    given = [*settings(tmp_path, "sft"), "trainer.steps=4"]
-    _, unbroken = run(root, *given)
+    overrides = [*settings(tmp_path, "sft"), "trainer.steps=4"]
+    _, reference = run(root, *overrides)
     capsys.readouterr()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as end:
         count = itertools.count(1)  # as if each step kept 0.1 GB
         patch.setattr(memory, "resident_bytes", lambda: next(count) * 100_000_000)
-        run(root, *given, "trainer.memory_limit_gb=0.15")
-    [folder] = set(root.iterdir()) - {unbroken}
+        run(root, *overrides, "trainer.memory_limit_gb=0.15")
+    [folder] = set(root.iterdir()) - {reference}
     line = error_of(capsys.readouterr().err)
     assert end.value.code == 1 and "0.20 GB are in use, more than trainer.memory_limit_gb" in line
     assert f"the run is saved, continue with {TRAIN} resume={folder}" in line
     assert [m["step"] for m in metrics_of(folder)] == [0, 1, 2]
     resume(folder, "trainer.memory_limit_gb=9")
-    assert_equal_runs(folder, unbroken)
+    assert_equal_runs(folder, reference)
 
 
 # -- real processes -------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ runpy.run_path("train.py", run_name="__main__")
 def test_memory_of_an_embedded_model_does_not_grow_once_its_caches_are_full(tmp_path):  # row 25
     script = tmp_path / "full_caches.py"
     script.write_text(FULL_CACHES)
-    given = [
+    overrides = [
         "experiment=none",
         "model=micro",
         "rollout.groups=4",
@@ -69,7 +69,7 @@ def test_memory_of_an_embedded_model_does_not_grow_once_its_caches_are_full(tmp_
         f"output_dir={tmp_path / 'out'}",
     ]
     subprocess.run(
-        [sys.executable, str(script), *given],
+        [sys.executable, str(script), *overrides],
         cwd=ROOT,
         check=True,
         capture_output=True,
@@ -77,6 +77,6 @@ def test_memory_of_an_embedded_model_does_not_grow_once_its_caches_are_full(tmp_
         env={**os.environ, "PYTHONPATH": str(ROOT), **dict.fromkeys(CACHES, "8")},
     )
     [folder] = (tmp_path / "out").iterdir()
-    resident = [1e3 * m[RESIDENT] for m in metrics_of(folder)[1:]]  # MB
+    sizes = [1e3 * m[RESIDENT] for m in metrics_of(folder)[1:]]  # MB
     # The allocator takes some hundred steps of games of all lengths to find its size.
-    assert min(resident[-25:]) - min(resident[125:150]) < 20.0, resident[::25]
+    assert min(sizes[-25:]) - min(sizes[125:150]) < 20.0, sizes[::25]

@@ -33,28 +33,28 @@ def no_spread(result: StepResult) -> int:
 
 
 def test_groups_without_spread_are_replaced_until_none_is_left():
-    plain, refilled = played_step(Grpo(beta=0.0), often_equal), played_step(Dapo(), often_equal)
-    assert no_spread(plain) > 0, "there must be something to replace"
-    assert no_spread(refilled) == 0
-    metrics = refilled.metrics
-    replaced = metrics["groups/resampled"]
-    assert replaced >= no_spread(plain)  # whoever replaces may need replacing
-    assert metrics["groups/played"] == 8 + replaced
-    assert metrics["groups/zero_spread"] == replaced / (8 + replaced)
+    grpo, dapo = played_step(Grpo(beta=0.0), often_equal), played_step(Dapo(), often_equal)
+    assert no_spread(grpo) > 0, "there must be something to replace"
+    assert no_spread(dapo) == 0
+    metrics = dapo.metrics
+    num_new = metrics["groups/resampled"]
+    assert num_new >= no_spread(grpo)  # whoever replaces may need replacing
+    assert metrics["groups/played"] == 8 + num_new
+    assert metrics["groups/zero_spread"] == num_new / (8 + num_new)
     assert metrics["groups/skipped"] == 0.0
-    assert metrics["train/extra_games"] == 2 * replaced
-    assert metrics["train/games"] == 2 * (8 + replaced)
+    assert metrics["train/extra_games"] == 2 * num_new
+    assert metrics["train/games"] == 2 * (8 + num_new)
     # Groups with spread are those that were there; the new ones have their places.
-    kept = 0
-    for old, new in zip(plain.rollouts, refilled.rollouts, strict=True):
-        assert old.group == new.group
-        kept += old.talks == new.talks
-    assert kept == 2 * (8 - no_spread(plain))
+    count = 0
+    for rollout, twin in zip(grpo.rollouts, dapo.rollouts, strict=True):
+        assert rollout.group == twin.group
+        count += rollout.talks == twin.talks
+    assert count == 2 * (8 - no_spread(grpo))
 
 
 def test_replacing_is_a_pure_function_of_seed_and_step():
-    first, again, later = (played_step(Dapo(), often_equal, number) for number in (3, 3, 4))
-    games = [[r.game.secret for r in result.rollouts] for result in (first, again)]
+    first, repeat, next_step = (played_step(Dapo(), often_equal, number) for number in (3, 3, 4))
+    games = [[r.game.secret for r in result.rollouts] for result in (first, repeat)]
     assert games[0] == games[1]
-    assert [r.talks for r in first.rollouts] == [r.talks for r in again.rollouts]
-    assert [r.talks for r in first.rollouts] != [r.talks for r in later.rollouts]
+    assert [r.talks for r in first.rollouts] == [r.talks for r in repeat.rollouts]
+    assert [r.talks for r in first.rollouts] != [r.talks for r in next_step.rollouts]

@@ -71,24 +71,24 @@ STOPS = {  # by stage: moment, its call in this process, whole steps that must h
 )
 def test_stopped_at_any_moment_a_run_equals_one_that_never_stopped(stage, tmp_path, root, capfd):
     # row 22
-    given = settings(tmp_path, stage)
-    _, unbroken = run(root, *given)
-    assert [m["step"] for m in metrics_of(unbroken)] == list(range(7))
-    assert sum(m.get("grad_norm", 0.0) > 0.0 for m in metrics_of(unbroken)) == 6, "it must learn"
+    overrides = settings(tmp_path, stage)
+    _, reference = run(root, *overrides)
+    assert [m["step"] for m in metrics_of(reference)] == list(range(7))
+    assert sum(m.get("grad_norm", 0.0) > 0.0 for m in metrics_of(reference)) == 6, "it must learn"
     capfd.readouterr()
     folder: list[Path] = []
-    for number, (moment, call, done) in enumerate(STOPS[stage]):
+    for number, (moment, call, saved_step) in enumerate(STOPS[stage]):
         signum = (signal.SIGINT, signal.SIGTERM)[number % 2]
         # Global generators are no part of a run's state.
         random.seed(99), np.random.seed(99), torch.manual_seed(99)
-        start = partial(resume, *folder) if folder else partial(run, root, *given)
+        start = partial(resume, *folder) if folder else partial(run, root, *overrides)
         stop(*MOMENTS[moment], call, signum, start)
-        folder[:] = set(root.iterdir()) - {unbroken}
-        assert_saved(*folder, done)
+        folder[:] = set(root.iterdir()) - {reference}
+        assert_saved(*folder, saved_step)
         [hint] = [line for line in capfd.readouterr().out.splitlines() if "resume=" in line]
         assert hint.endswith(f"{TRAIN} resume={folder[0]}")
     resume(*folder)
-    assert_equal_runs(*folder, unbroken)
+    assert_equal_runs(*folder, reference)
 
 
 class Killed(BaseException):
@@ -97,54 +97,54 @@ class Killed(BaseException):
 
 @pytest.mark.slow
 def test_a_run_out_of_patience_is_finished_early_and_so_is_one_that_was_killed(tmp_path, root):
-    given = [*settings(tmp_path, "dpo"), "trainer.validate_every=1", "rules.max_turns=6"]
-    given += ["sampling.max_tokens=12"]
-    rows = metrics_of(run(root, *given)[1])
+    overrides = [*settings(tmp_path, "dpo"), "trainer.validate_every=1", "rules.max_turns=6"]
+    overrides += ["sampling.max_tokens=12"]
+    rows = metrics_of(run(root, *overrides)[1])
     ranks = [rank_validation(row) for row in rows]
-    worse = [step for step in range(1, 7) if ranks[step] <= max(ranks[:step])]
-    end = next(step for step in worse[:-1] if step - 1 in worse)
-    _, stopped = run(root, *given, "trainer.patience=2")
-    assert without_clock(metrics_of(stopped)) == without_clock(rows[: end + 1])
-    told = RunFolder(stopped).manifest()
-    assert told["status"] == "finished" and f"after step {end} of 6" in told["status_reason"]
-    killed = shutil.copytree(stopped, tmp_path / "killed" / stopped.name)
-    RunFolder(killed).set_status("running")
-    shutil.rmtree(killed / "checkpoints" / f"step_{end:06d}")
-    resume(killed)
-    assert_equal_runs(stopped, killed)
-    resume(stopped)  # changes nothing
-    assert "resumes" not in RunFolder(stopped).manifest()
+    flat_steps = [step for step in range(1, 7) if ranks[step] <= max(ranks[:step])]
+    end = next(step for step in flat_steps[:-1] if step - 1 in flat_steps)
+    _, early_run = run(root, *overrides, "trainer.patience=2")
+    assert without_clock(metrics_of(early_run)) == without_clock(rows[: end + 1])
+    record = RunFolder(early_run).manifest()
+    assert record["status"] == "finished" and f"after step {end} of 6" in record["status_reason"]
+    copy = shutil.copytree(early_run, tmp_path / "killed" / early_run.name)
+    RunFolder(copy).set_status("running")
+    shutil.rmtree(copy / "checkpoints" / f"step_{end:06d}")
+    resume(copy)
+    assert_equal_runs(early_run, copy)
+    resume(early_run)  # changes nothing
+    assert "resumes" not in RunFolder(early_run).manifest()
 
 
 @pytest.mark.slow
 def test_killed_before_its_best_checkpoint_was_marked_a_run_exports_that_one(tmp_path, root):
     # row 22
-    given = [*settings(tmp_path, "sft"), "trainer.steps=3"]
-    real, calls = CheckpointStore.mark_best, 0
+    overrides = [*settings(tmp_path, "sft"), "trainer.steps=3"]
+    mark_best, calls = CheckpointStore.mark_best, 0
 
     def updates(play: Any, *_: Any) -> dict[str, float]:
         states = play.policy.machine.optimizers[0].state.values()
-        done = max((float(state["step"]) for state in states), default=0.0)
-        return {"val/win_rate": done / 10, "val/mean_guesses_with_losses": 7.0, "val/reward": 0.0}
+        count = max((float(state["step"]) for state in states), default=0.0)
+        return {"val/win_rate": count / 10, "val/mean_guesses_with_losses": 7.0, "val/reward": 0.0}
 
     def die_at_the_second(store: CheckpointStore, step: int) -> None:
         nonlocal calls
         calls += 1
         if calls == 2:
             raise Killed
-        real(store, step)
+        mark_best(store, step)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(HeldOutPlay, "validate", updates)
-        _, unbroken = run(root, *given)
-        with pytest.MonkeyPatch.context() as deadly, pytest.raises(Killed):
-            deadly.setattr(CheckpointStore, "mark_best", die_at_the_second)
-            run(root, *given)
-        [folder] = set(root.iterdir()) - {unbroken}
+        _, reference = run(root, *overrides)
+        with pytest.MonkeyPatch.context() as crash, pytest.raises(Killed):
+            crash.setattr(CheckpointStore, "mark_best", die_at_the_second)
+            run(root, *overrides)
+        [folder] = set(root.iterdir()) - {reference}
         assert pointers(folder) == ["step_000003", "step_000000"]
         resume(folder)
     assert pointers(folder) == ["step_000003", "step_000003"]
-    assert_equal_runs(folder, unbroken)
+    assert_equal_runs(folder, reference)
 
 
 @pytest.mark.parametrize(
@@ -163,11 +163,11 @@ def test_the_best_checkpoint_has_most_wins_then_fewest_guesses_most_reward_or_is
     assert state.best_step == 2 and state.improved
 
 
-def scored(*scores: tuple[float, float, float]) -> Callable[..., dict[str, float]]:
+def fake_validate(*scores: tuple[float, float, float]) -> Callable[..., dict[str, float]]:
     """In the place of validate(): wins, mean guesses and reward of one validation after another."""
-    left = iter(scores)
+    queue = iter(scores)
     names = ("val/win_rate", "val/mean_guesses_with_losses", "val/reward")
-    return lambda *_: dict(zip(names, next(left), strict=True))
+    return lambda *_: dict(zip(names, next(queue), strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -175,11 +175,11 @@ def done(tmp_path_factory) -> Path:
     """A finished run with a report, whose best checkpoint is of step 1 and its newest of step 3."""
     base = tmp_path_factory.mktemp("done")
     (base / "runs").mkdir()
-    scores = scored((0.0, 7.0, 0.0), (0.5, 5.0, 0.0), (0.2, 6.0, 0.0), (0.1, 6.0, 0.0))
-    given = [*settings(base, "sft"), "trainer.steps=3", "trainer.validate_every=1"]
+    scores = fake_validate((0.0, 7.0, 0.0), (0.5, 5.0, 0.0), (0.2, 6.0, 0.0), (0.1, 6.0, 0.0))
+    overrides = [*settings(base, "sft"), "trainer.steps=3", "trainer.validate_every=1"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(HeldOutPlay, "validate", scores)
-        return run(base / "runs", *given, "trainer.checkpoint_every=1")[1]
+        return run(base / "runs", *overrides, "trainer.checkpoint_every=1")[1]
 
 
 @pytest.fixture
@@ -211,10 +211,10 @@ def test_lost_rows_of_a_log_are_told(kept, lost, first, spoiled, capsys):
     log = spoiled / "metrics.jsonl"
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:kept]))
     resume(spoiled)
-    told = [line for line in capsys.readouterr().err.splitlines() if "has lost" in line]
-    assert f"{log} has lost {lost} steps, the first one {first}" in told[0]
+    lines = [line for line in capsys.readouterr().err.splitlines() if "has lost" in line]
+    assert f"{log} has lost {lost} steps, the first one {first}" in lines[0]
     # Of the row that is left, the games of its validation are lost.
-    assert kept == len(told) - 1 == sum("validation_games.jsonl has lost 1 " in t for t in told)
+    assert kept == len(lines) - 1 == sum("validation_games.jsonl has lost 1 " in t for t in lines)
 
 
 @pytest.mark.parametrize("damage", ["one byte", "no folder"])
@@ -225,32 +225,32 @@ def test_a_damaged_best_checkpoint_is_never_exported(damage, spoiled, capsys):
         weights(spoiled, 1).write_bytes(content)
     else:
         shutil.rmtree(spoiled / "checkpoints" / "step_000001")
-    named = "model.safetensors: its bytes changed" if damage == "one byte" else "checkpoints/best"
-    with pytest.warns(UserWarning, match=f"{named}.*step_000003 takes its place"):
+    message = "model.safetensors: its bytes changed" if damage == "one byte" else "checkpoints/best"
+    with pytest.warns(UserWarning, match=f"{message}.*step_000003 takes its place"):
         summary = resume(spoiled)
-    exported = (spoiled / "model" / "model.safetensors").read_bytes()
-    assert exported == weights(spoiled, 3).read_bytes()
+    data = (spoiled / "model" / "model.safetensors").read_bytes()
+    assert data == weights(spoiled, 3).read_bytes()
     assert (summary["best_step"], summary["exported_step"]) == (1, 3)
     assert "best checkpoint: step 1 is lost, so step 3 was exported" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_what_a_resume_changed_stays_in_force(tmp_path, root, capsys, monkeypatch):
-    saved: list[tuple[float, float]] = []  # rates of the moments, whenever a policy is saved
-    real = Policy.save
+    betas: list[tuple[float, float]] = []  # rates of the moments, whenever a policy is saved
+    save_policy = Policy.save
 
     def save(policy: Policy, to: Path) -> None:
-        saved.append(policy.machine.optimizers[0].param_groups[0]["betas"])
-        real(policy, to)
+        betas.append(policy.machine.optimizers[0].param_groups[0]["betas"])
+        save_policy(policy, to)
 
     monkeypatch.setattr(Policy, "save", save)
     _, folder = run(root, *settings(tmp_path, "sft"), "trainer.steps=1", "trainer.report=false")
-    given = ["optim.lr=1e-5", "optim.schedule=constant", "optim.warmup_steps=0", "optim.beta2=0.5"]
-    stop(Policy, "update", 1, signal.SIGINT, partial(resume, folder, "trainer.steps=3", *given))
+    args = ["optim.lr=1e-5", "optim.schedule=constant", "optim.warmup_steps=0", "optim.beta2=0.5"]
+    stop(Policy, "update", 1, signal.SIGINT, partial(resume, folder, "trainer.steps=3", *args))
     assert f"{TRAIN} resume={folder}" in capsys.readouterr().out
     resume(folder)  # as printed
     assert [m.get("lr") for m in metrics_of(folder)[2:]] == [1e-5] * 2
-    assert saved[-1] == (0.9, 0.5)
+    assert betas[-1] == (0.9, 0.5)
     # Stopped before anything was loaded.
     stop(
         lightning_backend,

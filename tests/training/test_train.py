@@ -38,8 +38,8 @@ SMALL = [
     "logger=none",
     "trainer.games_every=2",
 ]
-SUPERVISED = [*TINY.split(), "words.protocol=split", *SMALL]
-REINFORCED = [
+SFT_SETTINGS = [*TINY.split(), "words.protocol=split", *SMALL]
+RL_SETTINGS = [
     "model=untrained",
     "sampling.temperature=0.7",
     "algorithm.beta=0.04",
@@ -71,10 +71,10 @@ LEARNING = [
 
 def run(tmp_path: Path, *overrides: str) -> tuple[dict, Path]:
     """Train into a folder of its own; returns the summary and the run folder."""
-    given = [*overrides, f"output_dir={tmp_path}"]
-    before = set(tmp_path.iterdir())
-    summary = train(composed(*given), given)
-    [folder] = set(tmp_path.iterdir()) - before
+    arguments = [*overrides, f"output_dir={tmp_path}"]
+    folders = set(tmp_path.iterdir())
+    summary = train(composed(*arguments), arguments)
+    [folder] = set(tmp_path.iterdir()) - folders
     return summary, folder
 
 
@@ -86,8 +86,8 @@ def metrics_of(folder: Path) -> list[dict]:
 def reinforced(tmp_path_factory) -> tuple[dict, Path]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning)
-        given = [*REINFORCED, "trainer.steps=3", "trainer.checkpoint_every=2"]
-        return run(tmp_path_factory.mktemp("runs"), *given)
+        overrides = [*RL_SETTINGS, "trainer.steps=3", "trainer.checkpoint_every=2"]
+        return run(tmp_path_factory.mktemp("runs"), *overrides)
 
 
 def test_a_run_folder_stands_alone(reinforced) -> None:
@@ -110,12 +110,12 @@ def test_a_run_folder_stands_alone(reinforced) -> None:
 
 @pytest.mark.parametrize("kind", ["game", "best_of"])
 def test_training_games_that_run_out_of_context_are_counted_and_told(kind, tmp_path, capsys):
-    given = ["model=micro", *SMALL[1:], "trainer.steps=1", "trainer.report=false"]
-    given += [f"rollout={kind}", "trainer.games_every=1"]
+    overrides = ["model=micro", *SMALL[1:], "trainer.steps=1", "trainer.report=false"]
+    overrides += [f"rollout={kind}", "trainer.games_every=1"]
     with pytest.raises(SystemExit):
-        run(tmp_path, *given, "model.max_context=64")
+        run(tmp_path, *overrides, "model.max_context=64")
     assert "must be 91 or more for a game of 6 guesses" in error_of(capsys.readouterr().err)
-    _, folder = run(tmp_path, *given, "model.max_context=91", "rules.invalid=retry")
+    _, folder = run(tmp_path, *overrides, "model.max_context=91", "rules.invalid=retry")
     step = metrics_of(folder)[-1]
     assert step["train/out_of_context"] > 0 < step["val/out_of_context"]
     assert "WARNING: the policy ran out of model.max_context in" in capsys.readouterr().out
@@ -168,18 +168,18 @@ def test_neither_watched_secrets_nor_a_slow_machine_change_anything_else(
 ) -> None:
     hours = itertools.count(step=3600)  # rows 37 and 39
     monkeypatch.setattr(time, "monotonic", lambda: float(next(hours)))
-    given = ("trainer.steps=3", "trainer.report=false", "trainer.watch_every=2")
-    seen = metrics_of(run(tmp_path, *REINFORCED, *given)[1])
-    keys = {key for record in seen for key in record if key.startswith("watch/")}
+    overrides = ("trainer.steps=3", "trainer.report=false", "trainer.watch_every=2")
+    rows = metrics_of(run(tmp_path, *RL_SETTINGS, *overrides)[1])
+    keys = {key for record in rows for key in record if key.startswith("watch/")}
     assert keys == {
         f"watch/{s}/{m}"
         for s in ("train", "test")
         for m in ("win_rate", "mean_guesses_with_losses")
     }
-    assert [r["step"] for r in seen if "watch/test/win_rate" in r] == [0, 2, 3]
-    for one, other in zip(metrics_of(reinforced[1]), seen, strict=True):
-        rest = {k: v for k, v in other.items() if k not in keys}
-        assert without_clock(one) == without_clock(rest)
+    assert [r["step"] for r in rows if "watch/test/win_rate" in r] == [0, 2, 3]
+    for expected, row in zip(metrics_of(reinforced[1]), rows, strict=True):
+        rest = {k: v for k, v in row.items() if k not in keys}
+        assert without_clock(expected) == without_clock(rest)
 
 
 def test_weights_whose_predictions_overflow_end_the_run_and_are_not_kept(tmp_path, capsys) -> None:
@@ -187,7 +187,7 @@ def test_weights_whose_predictions_overflow_end_the_run_and_are_not_kept(tmp_pat
         # The weights grow ten thousandfold with each update, until float32 overflows.
         run(
             tmp_path,
-            *SUPERVISED,
+            *SFT_SETTINGS,
             "trainer.steps=20",
             "optim.lr=10",
             "optim.warmup_steps=0",
@@ -205,10 +205,10 @@ def test_weights_whose_predictions_overflow_end_the_run_and_are_not_kept(tmp_pat
 
 
 def test_five_updates_that_fail_stop_the_run_and_keep_its_state(tmp_path, capsys, monkeypatch):
-    infinite = torch.tensor(np.inf)
-    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *_: infinite)
+    norm = torch.tensor(np.inf)
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *_: norm)
     with pytest.raises(SystemExit):
-        run(tmp_path, *SUPERVISED, "trainer.steps=9", "trainer.validate_every=100")
+        run(tmp_path, *SFT_SETTINGS, "trainer.steps=9", "trainer.validate_every=100")
     assert "was not finite in 5 updates in a row" in capsys.readouterr().err
     [folder] = tmp_path.iterdir()
     assert (folder / "checkpoints" / "step_000005").is_dir()
@@ -216,8 +216,8 @@ def test_five_updates_that_fail_stop_the_run_and_keep_its_state(tmp_path, capsys
 
 @pytest.mark.slow
 def test_grpo_improves_the_smallest_embedded_model_by_more_than_chance(tmp_path) -> None:
-    short = ["trainer.steps=10", "trainer.validate_every=10", "trainer.checkpoint_every=10"]
-    _, folder = run(tmp_path, *LEARNING, *short)
+    overrides = ["trainer.steps=10", "trainer.validate_every=10", "trainer.checkpoint_every=10"]
+    _, folder = run(tmp_path, *LEARNING, *overrides)
     start, *_, end = [r for r in metrics_of(folder) if "val/reward" in r]
     gain = end["val/reward"] - start["val/reward"]
     error = np.hypot(start["val/reward_standard_error"], end["val/reward_standard_error"])
@@ -229,31 +229,31 @@ def test_the_page_of_metrics_explains_every_metric_and_tensorboard_shows_the_sam
 ) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    more = ["logger=tensorboard", "trainer.watch_every=1"]
-    given = [*REINFORCED, *more, "trainer.steps=2", "trainer.report=false", "curriculum=replay"]
-    _, folder = run(tmp_path, *given)
-    logged = {key for record in metrics_of(folder) for key in record} - {"step"}
+    options = ["logger=tensorboard", "trainer.watch_every=1"]
+    args = [*RL_SETTINGS, *options, "trainer.steps=2", "trainer.report=false", "curriculum=replay"]
+    _, folder = run(tmp_path, *args)
+    metrics = {key for record in metrics_of(folder) for key in record} - {"step"}
     page = (ROOT / "docs" / "METRICS.md").read_text(encoding="utf-8")
     names = [re.escape(name) for name in re.findall(r"^\| `(.+?)` \|", page, re.M)]
-    known = re.compile("|".join(re.sub(r"<\w+>", "[^/]+", name) for name in names))
-    shared = {key.replace("val/skill/", "skill/") for key in logged}
-    assert not [key for key in shared if not known.fullmatch(key)]
+    pattern = re.compile("|".join(re.sub(r"<\w+>", "[^/]+", name) for name in names))
+    keys = {key.replace("val/skill/", "skill/") for key in metrics}
+    assert not [key for key in keys if not pattern.fullmatch(key)]
     events = EventAccumulator(str(folder), size_guidance={"histograms": 0}).Reload()
     rows = metrics_of(folder)
-    tags, moves = events.Tags(), {k for k in logged if len({r[k] for r in rows if k in r}) > 1}
+    tags, moves = events.Tags(), {k for k in metrics if len({r[k] for r in rows if k in r}) > 1}
     assert min(tags["scalars"]).startswith("0_wins/") and "0_wins/val/win_rate" in tags["scalars"]
-    shown = {tag.removeprefix("0_wins/") for tag in tags["scalars"] if "win_rate" not in tag}
-    assert shown - {"reward/guess"} == {name for name in moves if "win_rate" not in name}
+    scalars = {tag.removeprefix("0_wins/") for tag in tags["scalars"] if "win_rate" not in tag}
+    assert scalars - {"reward/guess"} == {name for name in moves if "win_rate" not in name}
     assert tags["histograms"] == ["rewards"]
-    spread = [one.histogram_value for one in events.Histograms("rewards")]
-    assert [(one.min, one.max) for one in spread] == [
+    histograms = [histogram.histogram_value for histogram in events.Histograms("rewards")]
+    assert [(histogram.min, histogram.max) for histogram in histograms] == [
         (row["reward/min"], row["reward/max"]) for row in rows[1:]
     ]
     [config] = events.Tensors("config/text_summary")
     text = config.tensor_proto.string_val[0].decode().splitlines()
-    assert f"seed={read_config(folder)['seed']}" in text and known.fullmatch("reward/guess")
+    assert f"seed={read_config(folder)['seed']}" in text and pattern.fullmatch("reward/guess")
     texts = {tag.removesuffix("/text_summary") for tag in tags["tensors"]}
-    assert all(known.fullmatch(tag) for tag in texts)
+    assert all(pattern.fullmatch(tag) for tag in texts)
 
 
 def test_tensorboard_shows_each_step_once_after_a_kill_and_the_settings_of_the_run(
@@ -262,37 +262,37 @@ def test_tensorboard_shows_each_step_once_after_a_kill_and_the_settings_of_the_r
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
-    more = ["logger=tensorboard", "trainer.report_limit=3", "trainer.checkpoint_every=2"]
+    options = ["logger=tensorboard", "trainer.report_limit=3", "trainer.checkpoint_every=2"]
     summary, folder = run(
-        tmp_path, *REINFORCED, *more, "trainer.steps=3", "trainer.validate_every=2"
+        tmp_path, *RL_SETTINGS, *options, "trainer.steps=3", "trainer.validate_every=2"
     )
     shutil.rmtree(folder / "checkpoints" / "step_000003")  # as if it had been killed in step 3
     resume(folder, "trainer.steps=4")
     events = EventAccumulator(str(folder)).Reload()
     assert [event.step for event in events.Scalars("grad_norm")] == [1, 2, 3, 4]
-    written = events.summary_metadata["_hparams_/session_start_info"].plugin_data.content
-    settings = HParamsPluginData.FromString(written).session_start_info.hparams
-    saved = read_config(folder)
-    assert settings["optim.lr"].number_value == saved["optim"]["lr"]
-    assert settings["prompt._target_"].string_value == saved["prompt"]["_target_"]
-    card = events.Scalars("0_wins/report/win_rate")
+    content = events.summary_metadata["_hparams_/session_start_info"].plugin_data.content
+    settings = HParamsPluginData.FromString(content).session_start_info.hparams
+    config = read_config(folder)
+    assert settings["optim.lr"].number_value == config["optim"]["lr"]
+    assert settings["prompt._target_"].string_value == config["prompt"]["_target_"]
+    points = events.Scalars("0_wins/report/win_rate")
     expected = [summary["start"]["win_rate"], summary["win_rate"]]
-    assert [point.value for point in card][:: len(card) - 1] == pytest.approx(expected)
+    assert [point.value for point in points][:: len(points) - 1] == pytest.approx(expected)
     assert "report/mean_guesses_with_losses" in events.Tags()["scalars"]
 
 
 def test_a_resumed_run_is_the_same_one_at_weights_and_biases(tmp_path, monkeypatch) -> None:
     from lightning.pytorch import loggers as theirs
 
-    monkeypatch.setattr(theirs, "WandbLogger", lambda *_, **given: SimpleNamespace(**given))
-    asked, found = LoggerSettings(tensorboard=False, wandb=True), []
+    monkeypatch.setattr(theirs, "WandbLogger", lambda *_, **fields: SimpleNamespace(**fields))
+    settings, items = LoggerSettings(tensorboard=False, wandb=True), []
     for name in ("one", "other"):
         folder = RunFolder.create(tmp_path, name)
         folder.write_manifest()
-        found += [loggers.build_loggers(asked, folder)[0].id, folder]
+        items += [loggers.build_loggers(settings, folder)[0].id, folder]
         folder.note_resume()
-        assert loggers.build_loggers(asked, RunFolder.open(folder.path))[0].id == found[-2]
-    assert found[0] != found[2] and all(found)
+        assert loggers.build_loggers(settings, RunFolder.open(folder.path))[0].id == items[-2]
+    assert items[0] != items[2] and all(items)
 
 
 class Tables(list):  # stands for wandb's logger, which needs wandb
@@ -302,10 +302,10 @@ class Tables(list):  # stands for wandb's logger, which needs wandb
 
 def test_weights_and_biases_get_all_games_of_a_validation_as_a_table() -> None:
     game = {"secret": "crept", "won": False, "guesses": [None, "crane"], "feedback": [None, "✓"]}
-    loggers.LoggersReporter([kept := Tables()]).games([game] * 6, 7)
-    [(step, _, heads, rows)] = kept
-    shown = dict(zip(heads, rows[5], strict=True))
-    assert (step, len(rows), shown["guesses"]) == (7, 6, "[None, 'crane']") and not shown["won"]
+    loggers.LoggersReporter([logger := Tables()]).games([game] * 6, 7)
+    [(step, _, heads, rows)] = logger
+    entry = dict(zip(heads, rows[5], strict=True))
+    assert (step, len(rows), entry["guesses"]) == (7, 6, "[None, 'crane']") and not entry["won"]
 
 
 def test_tensorboard_begins_with_words_left_and_wins(tmp_path):
@@ -317,5 +317,5 @@ def test_tensorboard_begins_with_words_left_and_wins(tmp_path):
     for step in (1, 2):
         reporter.metrics({name: float(step) for name in names}, step)
     writer.experiment.close()
-    found = sorted(EventAccumulator(str(tmp_path)).Reload().Tags()["scalars"])
-    assert found[:2] == [f"0_wins/{name}" for name in names[:2]] and len(found) == 4
+    tags = sorted(EventAccumulator(str(tmp_path)).Reload().Tags()["scalars"])
+    assert tags[:2] == [f"0_wins/{name}" for name in names[:2]] and len(tags) == 4

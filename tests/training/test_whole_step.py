@@ -149,7 +149,7 @@ ON_MLX = (
 )
 
 # Cases of a loss that some test must meet.
-NEEDED = {
+LOSS_CASES = {
     "grpo by turn and letter": {"a letter counts"},
     "gspo by game": {"several sequences", "above", "below"},
     "rloo by game, importance": {"importance below 1", "importance capped"},
@@ -166,8 +166,8 @@ ALL_TEACH = ("ppo", "sft", "distill")
 
 
 def test_every_algorithm_of_conf_is_here() -> None:
-    missing = {*OPTIONS["algorithm"]} - {case.split()[0] for case in CASES}
-    assert not missing
+    gaps = {*OPTIONS["algorithm"]} - {case.split()[0] for case in CASES}
+    assert not gaps
 
 
 @pytest.mark.parametrize(
@@ -175,35 +175,35 @@ def test_every_algorithm_of_conf_is_here() -> None:
 )
 def test_a_step_does_what_its_games_and_rewards_ask_for(name: str, case: str) -> None:
     # rows 14 and 15
-    played = play(BACKENDS[name](), *CASES[case])
-    oracle, result = Oracle(played), played.result
-    for ours, theirs in zip(oracle.found.per_turn, result.advantages, strict=True):
-        np.testing.assert_allclose(theirs, ours, atol=1e-4)
-    asked = list(oracle.updates())
-    assert len(asked) == len(played.batches) == result.metrics["update/count"]
-    for rows, batch in zip(asked, played.batches, strict=True):
+    outcome = play(BACKENDS[name](), *CASES[case])
+    oracle, result = Oracle(outcome), outcome.result
+    for values, advantages in zip(oracle.found.per_turn, result.advantages, strict=True):
+        np.testing.assert_allclose(advantages, values, atol=1e-4)
+    updates = list(oracle.updates())
+    assert len(updates) == len(outcome.batches) == result.metrics["update/count"]
+    for rows, batch in zip(updates, outcome.batches, strict=True):
         assert len(rows) == len(batch.ids)
-        for i, (_, fed) in enumerate(rows):
-            for key, expected in fed.items():
-                found = getattr(batch, key)[i, batch.drawn[i]]
-                np.testing.assert_allclose(found, expected, atol=1e-4, err_msg=key)
-    for n, rows in enumerate(asked):
-        loss = oracle.loss(played.moments[n], rows)
-        assert played.metrics[n]["loss"] == pytest.approx(loss.item(), rel=1e-4, abs=1e-5)
-        assert_same_gradient(played.gradients[n], loss, played.moments[n].weights)
+        for i, (_, fields) in enumerate(rows):
+            for key, expected in fields.items():
+                actual = getattr(batch, key)[i, batch.drawn[i]]
+                np.testing.assert_allclose(actual, expected, atol=1e-4, err_msg=key)
+    for n, rows in enumerate(updates):
+        loss = oracle.loss(outcome.moments[n], rows)
+        assert outcome.metrics[n]["loss"] == pytest.approx(loss.item(), rel=1e-4, abs=1e-5)
+        assert_same_gradient(outcome.gradients[n], loss, outcome.moments[n].weights)
         for key, expected in oracle.means().items():
-            assert played.metrics[n][f"policy/{key}"] == pytest.approx(expected, 1e-5, 1e-5), key
-    assert oracle.met >= NEEDED.get(case, set())
+            assert outcome.metrics[n][f"policy/{key}"] == pytest.approx(expected, 1e-5, 1e-5), key
+    assert oracle.met >= LOSS_CASES.get(case, set())
     assert_groups_are_counted(oracle, result)
     for key in {"policy/ratio_gap", "policy/largest_sampler_gap"} & {*result.metrics}:  # row 3
-        each = [m[key] for m in played.metrics]
-        assert result.metrics[key] == max(each)
-        assert len(each) == 1 or max(each) > min(each)
-    logged = {n: m for n, m in result.metrics.items() if n.startswith("reward/")}
-    spread, mean = logged.pop("reward/std"), logged.pop("reward/mean")
+        gaps = [m[key] for m in outcome.metrics]
+        assert result.metrics[key] == max(gaps)
+        assert len(gaps) == 1 or max(gaps) > min(gaps)
+    parts = {n: m for n, m in result.metrics.items() if n.startswith("reward/")}
+    spread, mean = parts.pop("reward/std"), parts.pop("reward/mean")
     for name in ("min", "max", "below_0"):
-        logged.pop(f"reward/{name}")
-    assert sum(logged.values()) == pytest.approx(mean) and spread > 0  # row 20
+        parts.pop(f"reward/{name}")
+    assert sum(parts.values()) == pytest.approx(mean) and spread > 0  # row 20
     charged = oracle.name in ALL_TEACH or "kl in the reward" in case or "punished" in case
     if not (charged or oracle.letters):
         assert not oracle.teaches.all(), "some rollout must teach nothing"
@@ -215,37 +215,37 @@ def test_a_step_does_what_its_games_and_rewards_ask_for(name: str, case: str) ->
 def test_a_semantic_loss_of_hardly_any_weight_changes_nothing_else(kind: Any) -> None:
     """Tokens that the grammar forced are scored for it, and count nowhere else."""
     fields = {**BY_TURN, **CLUES, "form": "fresh", "letter_weight": 0.5}
-    once = {"beta": 0.1, "kl": "loss", "entropy": 0.1, "epochs": 1, "minibatches": 1}
-    without, slight = (
-        play(BACKENDS["torch"](), kind(semantic=semantic, **once), fields)
+    settings = {"beta": 0.1, "kl": "loss", "entropy": 0.1, "epochs": 1, "minibatches": 1}
+    base, variant = (
+        play(BACKENDS["torch"](), kind(semantic=semantic, **settings), fields)
         for semantic in (0.0, 1e-9)
     )
-    for one, other in zip(without.gradients, slight.gradients, strict=True):
-        ours, theirs = (torch.cat([g[n].flatten() for n in one]) for g in (one, other))
-        assert (ours - theirs).norm() < 5e-6 * ours.norm()
-    assert {*slight.result.metrics} - {*without.result.metrics} == {"policy/semantic"}
-    for name, value in without.result.metrics.items():
-        assert slight.result.metrics[name] == pytest.approx(value, 1e-5, 1e-5), name
+    for grads_a, grads_b in zip(base.gradients, variant.gradients, strict=True):
+        a, b = (torch.cat([g[n].flatten() for n in grads_a]) for g in (grads_a, grads_b))
+        assert (a - b).norm() < 5e-6 * a.norm()
+    assert {*variant.result.metrics} - {*base.result.metrics} == {"policy/semantic"}
+    for name, value in base.result.metrics.items():
+        assert variant.result.metrics[name] == pytest.approx(value, 1e-5, 1e-5), name
 
 
 def assert_same_gradient(
-    found: dict[str, torch.Tensor], loss: torch.Tensor, weights: dict[str, torch.Tensor]
+    gradient: dict[str, torch.Tensor], loss: torch.Tensor, weights: dict[str, torch.Tensor]
 ) -> None:
     slopes = torch.autograd.grad(loss, [*weights.values()], allow_unused=True)
     size = torch.cat([slope.flatten() for slope in slopes if slope is not None]).norm()
     gaps = [
-        found.get(name, torch.zeros(1)).flatten() - (0.0 if slope is None else slope.flatten())
+        gradient.get(name, torch.zeros(1)).flatten() - (0.0 if slope is None else slope.flatten())
         for name, slope in zip(weights, slopes, strict=True)
     ]
     assert size > 1e-3 and torch.cat(gaps).norm() < 1e-4 * size
 
 
 def assert_groups_are_counted(oracle: Oracle, result: StepResult) -> None:
-    idle = sum(
+    num_idle = sum(
         not oracle.teaches[oracle.groups == group].any() for group in np.unique(oracle.groups)
     )
-    replaced = result.metrics["groups/resampled"]
+    num_new = result.metrics["groups/resampled"]
     totals = RunState().count(result.metrics)
-    assert totals["total/skipped_groups"] == (idle if oracle.leaves_out else 0)
-    assert totals["total/zero_spread_groups"] == idle + replaced
-    assert totals["total/groups"] == len(np.unique(oracle.groups)) + replaced
+    assert totals["total/skipped_groups"] == (num_idle if oracle.leaves_out else 0)
+    assert totals["total/zero_spread_groups"] == num_idle + num_new
+    assert totals["total/groups"] == len(np.unique(oracle.groups)) + num_new

@@ -30,7 +30,7 @@ from wordle_rl.training.step import StepResult, learn_step, sample_step
 
 TEMPERATURE, MAX_TOKENS, SEED = 0.8, 8, 5
 HEAD = "value_head."  # before the names of its weights
-SPOKEN = (*WORDS.allowed, "crank")  # which is in no list
+VOCABULARY = (*WORDS.allowed, "crank")  # which is in no list
 
 
 def win(turn: PlayedTurn) -> float:
@@ -53,30 +53,30 @@ class NothingForSome(RewardSet):
     unpaid: tuple[str, ...]
 
     def reward(self, game: Game) -> GameReward:
-        found = super().reward(game)
-        nothing = tuple(dict.fromkeys(turn, 0.0) for turn in found.turns)
-        return GameReward(turns=nothing) if game.secret in self.unpaid else found
+        result = super().reward(game)
+        zeros = tuple(dict.fromkeys(turn, 0.0) for turn in result.turns)
+        return GameReward(turns=zeros) if game.secret in self.unpaid else result
 
 
 class Spells(HFTokenizer):
     """Reads two letters of a word into each token of an answer; too few tokens are no guess."""
 
     def decode(self, ids: list[int]) -> str:
-        word = SPOKEN[ids[0] % len(SPOKEN)] if ids else ""
-        said = f"<guess>{word[: 2 * len(ids)]}"
-        return f"{said}</guess>" if 2 * len(ids) >= len(word) else said
+        word = VOCABULARY[ids[0] % len(VOCABULARY)] if ids else ""
+        text = f"<guess>{word[: 2 * len(ids)]}"
+        return f"{text}</guess>" if 2 * len(ids) >= len(word) else text
 
 
 def off_the_mark(engine: Any) -> Any:
     """An engine whose log-probabilities are not quite the trainer's, as in another precision."""
     complete = engine.complete
 
-    def shifted(drawn: Completion) -> Completion:
-        shifts = [0.1 * ((i + len(drawn.ids)) % 3 - 1) for i in range(len(drawn.ids))]
-        moved = [p + (p != 0.0) * s for p, s in zip(drawn.logprobs, shifts, strict=True)]
-        return replace(drawn, logprobs=moved)  # nobody drew what a grammar forced
+    def shift(completion: Completion) -> Completion:
+        shifts = [0.1 * ((i + len(completion.ids)) % 3 - 1) for i in range(len(completion.ids))]
+        logprobs = [p + (p != 0.0) * s for p, s in zip(completion.logprobs, shifts, strict=True)]
+        return replace(completion, logprobs=logprobs)  # nobody drew what a grammar forced
 
-    engine.complete = lambda *arguments: [shifted(drawn) for drawn in complete(*arguments)]
+    engine.complete = lambda *arguments: [shift(completion) for completion in complete(*arguments)]
     return engine
 
 
@@ -90,14 +90,14 @@ class Moment:
     @classmethod
     def of(cls, model: Any, weights: dict[str, torch.Tensor]) -> Moment:
         """model: any with the same shapes. weights: by name, a value head's too if there is one."""
-        plain, head = plain_copy(model), None
+        clone, head = plain_copy(model), None
         with torch.no_grad():
-            for name, parameter in plain.named_parameters():
+            for name, parameter in clone.named_parameters():
                 parameter.copy_(weights[name])
         if f"{HEAD}weight" in weights:
             parts = (weights[f"{HEAD}{name}"].clone() for name in ("weight", "bias"))
             head = tuple(part.requires_grad_() for part in parts)
-        return cls(plain, head)
+        return cls(clone, head)
 
     @property
     def weights(self) -> dict[str, torch.Tensor]:
@@ -113,9 +113,9 @@ class TorchWeights:
 
     def _parameters(self) -> dict[str, torch.nn.Parameter]:
         head = self.policy.machine.lm.value_head
-        named = dict(head.named_parameters()) if head else {}
-        own = dict(self.policy.machine.model.named_parameters())
-        return own | {f"{HEAD}{name}": weight for name, weight in named.items()}
+        head_weights = dict(head.named_parameters()) if head else {}
+        weights = dict(self.policy.machine.model.named_parameters())
+        return weights | {f"{HEAD}{name}": weight for name, weight in head_weights.items()}
 
     def get(self) -> dict[str, torch.Tensor]:
         return {name: weight.detach().clone() for name, weight in self._parameters().items()}
@@ -126,12 +126,12 @@ class TorchWeights:
                 parameter.copy_(weights[name])
         self.policy.machine.refresh_copy()
 
-    def keep_gradients(self, kept: list[dict[str, torch.Tensor]]) -> None:
+    def keep_gradients(self, records: list[dict[str, torch.Tensor]]) -> None:
         """Add the gradients of each update to a list."""
 
         def keep() -> None:
-            named = self._parameters().items()
-            kept.append({n: p.grad.clone() for n, p in named if p.grad is not None})
+            parameters = self._parameters().items()
+            records.append({n: p.grad.clone() for n, p in parameters if p.grad is not None})
 
         self.policy.machine.apply_gradients.insert(0, keep)
 
@@ -151,11 +151,11 @@ class MlxWeights:
         self.policy.machine.weights = {name: mx.array(w.numpy()) for name, w in weights.items()}
         self.policy.machine.refresh_copy()
 
-    def keep_gradients(self, kept: list[dict[str, torch.Tensor]]) -> None:
+    def keep_gradients(self, records: list[dict[str, torch.Tensor]]) -> None:
         apply = self.policy.machine.apply_gradients
 
         def keep(gradients: Any) -> None:
-            kept.append({name: torch.tensor(np.array(g)) for name, g in gradients.items()})
+            records.append({name: torch.tensor(np.array(g)) for name, g in gradients.items()})
             apply(gradients)
 
         self.policy.machine.apply_gradients = keep
@@ -181,36 +181,36 @@ class Played:
     gradients: list[dict[str, torch.Tensor]] = field(default_factory=list)
 
 
-def play(backend: Backend, algorithm: Any, given: dict[str, Any]) -> Played:
+def play(backend: Backend, algorithm: Any, config: dict[str, Any]) -> Played:
     """A step of 3 groups of 4 games.
 
-    given: fields of the recipe and its rollouts; `unpaid` secrets; `grammar` of the draws; `other`
+    config: fields of the recipe and its rollouts; `unpaid` secrets; `grammar` of the draws; `other`
     for another model as reference; `lag` to change the weights between playing and learning.
     """
-    fields = dict(given)
+    fields = dict(config)
     unpaid, grammar = fields.pop("unpaid", ("sleep",)), fields.pop("grammar", None)
     other, lag = fields.pop("other", False), fields.pop("lag", False)
-    plain = HFTokenizer(qwen_like_tokenizer())
-    tokenizer = plain if grammar else Spells(plain.inner, extra_stop_ids=tuple(range(5, 340, 6)))
-    usual = {"temperature": TEMPERATURE, "lr": 3e-3, "max_context": 900}
-    policy = backend.policy_of(qwen(340), tokenizer, **usual)
-    watched = TorchWeights(policy) if backend.name == "torch" else MlxWeights(policy)
+    base = HFTokenizer(qwen_like_tokenizer())
+    tokenizer = base if grammar else Spells(base.inner, extra_stop_ids=tuple(range(5, 340, 6)))
+    options = {"temperature": TEMPERATURE, "lr": 3e-3, "max_context": 900}
+    policy = backend.policy_of(qwen(340), tokenizer, **options)
+    weights = TorchWeights(policy) if backend.name == "torch" else MlxWeights(policy)
     draw = torch.Generator().manual_seed(1)
 
     def disturb(size: float) -> None:
-        noise = {n: torch.randn(w.shape, generator=draw) for n, w in watched.get().items()}
-        watched.put({n: w + size * noise[n] for n, w in watched.get().items()})
+        noise = {n: torch.randn(w.shape, generator=draw) for n, w in weights.get().items()}
+        weights.put({n: w + size * noise[n] for n, w in weights.get().items()})
 
     policy.keep_reference()
     if other:
-        policy.set_reference(backend.policy_of(qwen(340, seed=7), tokenizer, **usual), "other")
+        policy.set_reference(backend.policy_of(qwen(340, seed=7), tokenizer, **options), "other")
     reference = Moment.of(qwen(340), dict(qwen(340, seed=7 * other).named_parameters()))
     disturb(0.03)
     if algorithm.needs.values:
         policy.machine.add_value_head()
-        size = watched.get()[f"{HEAD}weight"].shape
+        size = weights.get()[f"{HEAD}weight"].shape
         head = {"weight": torch.randn(size, generator=draw), "bias": torch.tensor(0.3)}
-        watched.put(watched.get() | {f"{HEAD}{name}": weight for name, weight in head.items()})
+        weights.put(weights.get() | {f"{HEAD}{name}": weight for name, weight in head.items()})
     engine, update = policy.engine, policy.update
     policy.engine = lambda: off_the_mark(engine())
     sampling = Sampling(
@@ -224,14 +224,14 @@ def play(backend: Backend, algorithm: Any, given: dict[str, Any]) -> Played:
         components=components, weights=dict.fromkeys(components, 1.0), lawful=False, unpaid=unpaid
     )
     step = step_of(policy, replace(recipe, rewards=rewards), 0)
-    sample, player = sample_step(step), Moment.of(qwen(340), watched.get())
+    sample, player = sample_step(step), Moment.of(qwen(340), weights.get())
     if lag:
         disturb(0.02)
         sample = replace(sample, learnt=-1)
     by_letter = recipe.rollout.letter_weight > 0
-    played = Played(
+    outcome = Played(
         algorithm=algorithm,
-        fields=given,
+        fields=config,
         unpaid=unpaid,
         lagged=lag,
         reference=reference,
@@ -242,12 +242,12 @@ def play(backend: Backend, algorithm: Any, given: dict[str, Any]) -> Played:
     )
 
     def record(batch: Batch, algorithm: Any) -> dict[str, float]:
-        played.moments.append(Moment.of(qwen(340), watched.get()))
-        played.batches.append(batch)
-        played.metrics.append(update(batch, algorithm))
-        return played.metrics[-1]
+        outcome.moments.append(Moment.of(qwen(340), weights.get()))
+        outcome.batches.append(batch)
+        outcome.metrics.append(update(batch, algorithm))
+        return outcome.metrics[-1]
 
     policy.update = record
-    watched.keep_gradients(played.gradients)
-    played.result = learn_step(step, sample)
-    return played
+    weights.keep_gradients(outcome.gradients)
+    outcome.result = learn_step(step, sample)
+    return outcome

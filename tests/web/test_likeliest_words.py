@@ -50,8 +50,8 @@ def plain_scores(
         ids = torch.tensor([prompt + answer for answer in answers[start : start + block]])
         with torch.no_grad():
             logprobs = model(input_ids=ids).logits[:, len(prompt) - 1 : -1].log_softmax(-1)
-        drawn = logprobs.gather(2, ids[:, len(prompt) :, None])[..., 0]
-        scores.append(drawn.double().sum(1).exp().numpy())
+        token_logprobs = logprobs.gather(2, ids[:, len(prompt) :, None])[..., 0]
+        scores.append(token_logprobs.double().sum(1).exp().numpy())
     return np.concatenate(scores)
 
 
@@ -60,16 +60,16 @@ def check_against_plain_scores(opponent: Opponent, state: State, words: Sequence
     prompt, answers = player.form.opening(state), answers_of(player, words)
     model = plain_copy(player.engine._model._lm.model)  # type: ignore[attr-defined]
     scores = plain_scores(model, prompt, answers)
-    listed = AnswerList.of(zip(words, answers, strict=True))
-    found = find_likeliest(player.engine, prompt, listed, most=100_000)
+    answer_list = AnswerList.of(zip(words, answers, strict=True))
+    result = find_likeliest(player.engine, prompt, answer_list, most=100_000)
     best = np.argsort(-scores, kind="stable")[:10]
-    assert found.exact
-    assert list(found.words)[:10] == [words[i] for i in best]
-    for word, chance in found.words.items():
+    assert result.exact
+    assert list(result.words)[:10] == [words[i] for i in best]
+    for word, chance in result.words.items():
         assert chance == pytest.approx(scores[words.index(word)], rel=1e-3)
-    missing = scores.sum() - sum(found.words.values())
-    assert -1e-5 <= missing <= found.untried + 1e-5 and found.untried < 1e-3
-    assert sum(found.words.values()) + found.untried + found.other == pytest.approx(1.0)
+    gap = scores.sum() - sum(result.words.values())
+    assert -1e-5 <= gap <= result.untried + 1e-5 and result.untried < 1e-3
+    assert sum(result.words.values()) + result.untried + result.other == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("board", ["two guesses"])
@@ -91,10 +91,10 @@ class Undecided:
 
 
 def test_the_search_goes_on_until_hardly_any_word_is_untried():
-    listed = AnswerList.of((f"w{i:04}", (i, 0)) for i in range(1, 201))
+    answers = AnswerList.of((f"w{i:04}", (i, 0)) for i in range(1, 201))
     engine: Any = Undecided()
-    found = find_likeliest(engine, [7], listed, count=1)  # which is certain after the first words
-    assert len(found.words) == 200 and found.untried < 1e-3
+    best = find_likeliest(engine, [7], answers, count=1)  # which is certain after the first words
+    assert len(best.words) == 200 and best.untried < 1e-3
 
 
 @pytest.mark.slow
@@ -105,17 +105,17 @@ def test_so_are_they_among_all_allowed_words(board, micro):
 
 def test_chances_of_a_turn_are_those_behind_the_conversation_so_far(micro):
     """A refused guess is part of what the model has read, though no clue shows it."""
-    watched = micro.play("mound")
-    assert any(turn.guess not in micro.knowledge.words.allowed_set for turn in watched.game.turns)
-    for number, turn in list(enumerate(watched.game.turns))[3:]:
-        [talk] = watched.talks
+    session = micro.play("mound")
+    assert any(turn.guess not in micro.knowledge.words.allowed_set for turn in session.game.turns)
+    for number, turn in list(enumerate(session.game.turns))[3:]:
+        [talk] = session.talks
         prompt = talk.ids[: talk.answers[number].start]
         if turn.guess is None or turn.guess not in micro.knowledge.words.allowed_set:
             continue
         player = player_of(micro)
         [answer] = answers_of(player, [turn.guess])
         model = plain_copy(player.engine._model._lm.model)  # type: ignore[attr-defined]
-        chances = micro.chances(watched, number)
+        chances = micro.chances(session, number)
         assert chances is not None
         [expected] = plain_scores(model, prompt, [answer])
         assert chances.untried + chances.other + sum(chances.words.values()) == pytest.approx(1.0)
@@ -128,12 +128,12 @@ def test_a_model_that_thinks_is_asked_behind_its_thought(micro):
     ids = [*chat.tokenizer.encode(thought), *chat.answer("<guess>crane</guess>", begins=False)]
     game = Game("slate", micro.knowledge.words.allowed_set)
     game.play("crane", text=f"{thought}<guess>crane</guess>", thought=thought)
-    watched = WatchedGame(game=game, talks=[talk_of((prompt, ids))])
-    chances = micro.chances(watched, 0)
+    session = WatchedGame(game=game, talks=[talk_of((prompt, ids))])
+    chances = micro.chances(session, 0)
     assert chances is not None
     model = plain_copy(player.engine._model._lm.model)  # type: ignore[attr-defined]
-    behind = [*prompt, *chat.tokenizer.encode(thought)]
-    [expected] = plain_scores(model, behind, [chat.answer("<guess>crane</guess>", begins=False)])
-    [at_once] = plain_scores(model, prompt, [chat.answer("<guess>crane</guess>")])
+    prefix = [*prompt, *chat.tokenizer.encode(thought)]
+    [expected] = plain_scores(model, prefix, [chat.answer("<guess>crane</guess>", begins=False)])
+    [direct] = plain_scores(model, prompt, [chat.answer("<guess>crane</guess>")])
     assert chances.words["crane"] == pytest.approx(expected, rel=1e-3)
-    assert expected != pytest.approx(at_once, rel=0.1)
+    assert expected != pytest.approx(direct, rel=0.1)

@@ -43,25 +43,25 @@ def browser() -> Browser:
 
 
 def test_a_person_plays_to_a_win_and_sees_the_others_letters_then(browser):
-    begun = browser.ask("new", player="entropy")
-    assert begun["rows"] == begun["theirs"] == [] and begun["secret"] is None
-    first = browser.ask("guess", game=begun["game"], guess="CRANE")
+    game = browser.ask("new", player="entropy")
+    assert game["rows"] == game["theirs"] == [] and game["secret"] is None
+    first = browser.ask("guess", game=game["game"], guess="CRANE")
     assert first["rows"] == [{"guess": "crane", "marks": marks("crane", "mound"), "note": ""}]
     assert first["theirs"] == [{"guess": None, "marks": marks("salet", "mound"), "note": ""}]
     assert (first["over"], first["secret"], first["they_won"]) == (False, None, False)
-    last = browser.ask("guess", game=begun["game"], guess="mound")
+    last = browser.ask("guess", game=game["game"], guess="mound")
     assert (last["over"], last["won"], last["secret"]) == (True, True, "mound")
     assert last["theirs"][0]["guess"] == "salet" and last["they_won"]
-    assert browser.error("guess", game=begun["game"], guess="slate") == "this game is over"
+    assert browser.error("guess", game=game["game"], guess="slate") == "this game is over"
 
 
 def test_a_word_against_the_rules_uses_no_turn(browser):
     game = browser.ask("new", player="hard")["game"]
-    for guess, said in (
+    for guess, message in (
         ("zzzzz", "ZZZZZ is not in the word list"),
         ("crân", "the guess must have five letters, not 'crân'"),
     ):
-        assert browser.error("guess", game=game, guess=guess) == said
+        assert browser.error("guess", game=game, guess=guess) == message
     assert len(browser.ask("guess", game=game, guess="crane")["rows"]) == 1
     assert browser.error("guess", game=game, guess="steel") == "hard mode: STEEL ignores a clue"
     assert len(browser.ask("guess", game=game, guess="mound")["rows"]) == 2
@@ -78,8 +78,8 @@ def test_a_player_is_watched_turn_by_turn(browser):
         assert turn["guess"] in dict(chances["words"])
         assert facts["best_bits"] >= facts["bits"] and facts["fits"]
     assert game["turns"][-1]["reward"]["win"] > 0
-    said = browser.error("think", game=99, turn=0)
-    assert said == "this game is forgotten: begin another one"
+    message = browser.error("think", game=99, turn=0)
+    assert message == "this game is forgotten: begin another one"
 
 
 ASK: dict[str, tuple[str, Any]] = {  # what is wrong with a question: its name, and its body
@@ -126,10 +126,10 @@ def test_two_players_are_compared_on_a_board_made_by_hand(browser):
         answer = browser.ask("board", player=player, rows=rows)
         assert answer["guess"] == "mound" and answer["facts"]["candidates"] == 1
         assert answer["chances"]["words"] == [["mound", 1.0]]
-    empty = browser.ask("board", player="entropy", rows=[])
-    assert empty["guess"] == "salet" and empty["facts"]["candidates"] == len(ANSWERS)
-    nothing = browser.ask("board", player="consistent", rows=[["mound", "xxxxx"], *rows[:1]])
-    assert nothing["facts"]["candidates"] == 0 and nothing["facts"]["best"] is None
+    start = browser.ask("board", player="entropy", rows=[])
+    assert start["guess"] == "salet" and start["facts"]["candidates"] == len(ANSWERS)
+    conflict = browser.ask("board", player="consistent", rows=[["mound", "xxxxx"], *rows[:1]])
+    assert conflict["facts"]["candidates"] == 0 and conflict["facts"]["best"] is None
     assert browser.error("board", player="entropy", rows=rows * 3).endswith("is left: 5 rows")
 
 
@@ -141,8 +141,8 @@ def test_another_host_is_refused_as_a_rebound_name_would_send_it(browser):
 
 
 def test_the_server_listens_on_this_machine_alone_and_a_port_in_use_is_an_error():
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         with pytest.raises(OSError, match="in use"):
             serve(small_page(), port=port, browser=False)
 
@@ -152,28 +152,28 @@ def test_a_run_comes_first_and_is_compared_with_its_start(tmp_path):
     choices = list_choices(model=None, player=None, run=run, checkpoint="last")
     assert list(choices)[:2] == ["last of the run", "start of the run"]
     browser = TestClient(build_app(Page(choices, load)), base_url="http://localhost")
-    about = browser.post("/api/about", json={}).json()
-    assert about["rival"] == "start of the run"
-    assert about["before"] == {"last of the run": "start of the run"}, "watched beside each other"
+    info = browser.post("/api/about", json={}).json()
+    assert info["rival"] == "start of the run"
+    assert info["before"] == {"last of the run": "start of the run"}, "watched beside each other"
     start = list_choices(model=None, player=None, run=run, checkpoint="start")
     assert [choice.before for choice in start.values()] == [None] * len(start)
-    without = {"run": None, "checkpoint": "best"}
-    assert next(iter(list_choices(model=None, player=None, **without))) == "mini"
-    assert next(iter(list_choices(model="tiny", player=None, **without))) == "tiny"
-    assert next(iter(list_choices(model=None, player="random", **without))) == "random"
-    helped = list_choices(model="tiny", player=None, given=["sampling.grammar=words"], **without)
-    heard: list[tuple[Any, ...]] = []
-    page = Page(helped, lambda *given, **_: heard.append(given) or load(player="entropy"))
+    options = {"run": None, "checkpoint": "best"}
+    assert next(iter(list_choices(model=None, player=None, **options))) == "mini"
+    assert next(iter(list_choices(model="tiny", player=None, **options))) == "tiny"
+    assert next(iter(list_choices(model=None, player="random", **options))) == "random"
+    grammar = list_choices(model="tiny", player=None, given=["sampling.grammar=words"], **options)
+    calls: list[tuple[Any, ...]] = []
+    page = Page(grammar, lambda *args, **_: calls.append(args) or load(player="entropy"))
     page.player("tiny")
-    assert heard == [("sampling.grammar=words",)] and heard[0][0] in helped["tiny"].label
+    assert calls == [("sampling.grammar=words",)] and calls[0][0] in grammar["tiny"].label
 
 
 def test_a_run_and_its_start_play_by_the_same_settings(tmp_path):
-    run, given = RunFolder.create(tmp_path, "one"), ["sampling.grammar=words"]
-    choices = list_choices(model=None, player=None, run=run, checkpoint="best", given=given)
-    helped = {key for key, choice in choices.items() if choice.given}
-    assert helped == {"best of the run", "start of the run"}
-    assert all(given[0] in choices[key].label for key in helped)
+    run, overrides = RunFolder.create(tmp_path, "one"), ["sampling.grammar=words"]
+    choices = list_choices(model=None, player=None, run=run, checkpoint="best", given=overrides)
+    keys = {key for key, choice in choices.items() if choice.given}
+    assert keys == {"best of the run", "start of the run"}
+    assert all(overrides[0] in choices[key].label for key in keys)
 
 
 def test_the_secret_that_was_asked_for_is_watched_first(browser):

@@ -33,8 +33,8 @@ def test_test_secrets_are_the_first_by_hash():
     assert splits.test == tuple(by_hash(TEN)[:2])
     assert splits.val == tuple(by_hash(TEN)[2:5])
     assert splits.train == tuple(by_hash(TEN)[5:])
-    few = split_secrets(lists(TEN[:3]))
-    assert len(few.test) == len(few.val) == len(few.train) == 1
+    small_splits = split_secrets(lists(TEN[:3]))
+    assert len(small_splits.test) == len(small_splits.val) == len(small_splits.train) == 1
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,11 @@ def test_sizes_that_leave_nothing_or_mean_nothing_are_refused(sizes: dict[str, A
 
 def test_digest_tells_who_is_where_and_not_in_which_order():
     splits = Splits(train=("abbey", "cabin"), val=("dairy",), test=("eager",))
-    same = Splits(train=("cabin", "abbey"), val=("dairy",), test=("eager",))
-    moved = Splits(train=("abbey",), val=("dairy", "cabin"), test=("eager",))
-    swapped = Splits(train=("abbey", "cabin"), val=("eager",), test=("dairy",))
-    assert splits.digest == same.digest
-    assert len({splits.digest, moved.digest, swapped.digest}) == 3
+    twin = Splits(train=("cabin", "abbey"), val=("dairy",), test=("eager",))
+    transfer = Splits(train=("abbey",), val=("dairy", "cabin"), test=("eager",))
+    swap = Splits(train=("abbey", "cabin"), val=("eager",), test=("dairy",))
+    assert splits.digest == twin.digest
+    assert len({splits.digest, transfer.digest, swap.digest}) == 3
 
 
 def test_allowed_has_every_allowed_word_but_the_held_out_ones_in_hash_order():
@@ -67,16 +67,16 @@ def test_allowed_has_every_allowed_word_but_the_held_out_ones_in_hash_order():
     assert len(secrets) == 12_457 == 12_972 - 315 - 200
     assert list(secrets) == by_hash({*words.allowed} - {*by_hash(words.answers)[:515]})
     assert {*splits.train} < {*secrets}
-    everything = WordSettings(protocol="all")
-    assert everything.training_secrets(words, splits) == words.answers
+    all_words = WordSettings(protocol="all")
+    assert all_words.training_secrets(words, splits) == words.answers
 
 
 def test_a_share_adds_the_secrets_of_allowed_and_keeps_the_training_answers():
     settings = WordSettings(allowed_share=0.25)
     words, splits = settings.load()
     assert settings.training_secrets(words, splits) == splits.train
-    clean = WordSettings(protocol="allowed").training_secrets(words, splits)
-    assert settings.allowed_secrets(words, splits) == clean
+    secrets = WordSettings(protocol="allowed").training_secrets(words, splits)
+    assert settings.allowed_secrets(words, splits) == secrets
     assert WordSettings().allowed_secrets(words, splits) == ()
 
 

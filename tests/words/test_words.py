@@ -10,7 +10,7 @@ ANSWERS_SHA = "5209b35f823f8b80f0404f863bd80df06d6a966c6eb1016d69f38badc6eed5d0"
 ALLOWED_SHA = "498f38211e3bafbfd6cc824ed10537a974d502377aa92459d06ff6a5b6110bb8"
 
 
-def written(folder: Path, name: str, text: str | bytes) -> Path:
+def write_list(folder: Path, name: str, text: str | bytes) -> Path:
     path = folder / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
@@ -25,21 +25,21 @@ def test_original_lists_have_the_published_sizes_and_digests():
 
 
 def test_digest_depends_on_both_lists_and_not_on_the_name():
-    one = WordLists(answers=("crane",), allowed=("crane", "slate"), name="a")
-    assert one.digest == WordLists(answers=("crane",), allowed=("crane", "slate")).digest
-    assert one.digest != WordLists(answers=("crane",), allowed=("crane",)).digest
-    assert one.digest != WordLists(answers=("slate",), allowed=("crane", "slate")).digest
+    words = WordLists(answers=("crane",), allowed=("crane", "slate"), name="a")
+    assert words.digest == WordLists(answers=("crane",), allowed=("crane", "slate")).digest
+    assert words.digest != WordLists(answers=("crane",), allowed=("crane",)).digest
+    assert words.digest != WordLists(answers=("slate",), allowed=("crane", "slate")).digest
 
 
 def test_text_files_are_sorted_folded_and_may_have_blank_lines_and_windows_ends(tmp_path):
-    path = written(tmp_path, "mine.txt", "\ufeffslate\r\nCRANE\r\n\r\n  abbey\n")
+    path = write_list(tmp_path, "mine.txt", "\ufeffslate\r\nCRANE\r\n\r\n  abbey\n")
     words = load_words(answers=path)
     assert words.answers == words.allowed == ("abbey", "crane", "slate")
 
 
 def test_csv_column_is_read_by_its_name(tmp_path):
-    answers = written(tmp_path, "a.csv", 'rank,word\n1,slate\n2,"crane"\n')
-    allowed = written(tmp_path, "b.txt", "abbey\nslate\ncrane\n")
+    answers = write_list(tmp_path, "a.csv", 'rank,word\n1,slate\n2,"crane"\n')
+    allowed = write_list(tmp_path, "b.txt", "abbey\nslate\ncrane\n")
     words = load_words(answers=answers, allowed=allowed, column="word")
     assert words.answers == ("crane", "slate")
     assert words.allowed == ("abbey", "crane", "slate")
@@ -59,21 +59,21 @@ def test_csv_column_is_read_by_its_name(tmp_path):
     ],
 )
 def test_a_faulty_file_is_told_in_one_line(tmp_path, name, content, column, told):
-    path = written(tmp_path, name, content)
-    with pytest.raises(ValueError, match=told) as caught:
+    path = write_list(tmp_path, name, content)
+    with pytest.raises(ValueError, match=told) as error:
         load_words(answers=path, column=column)
-    assert "\n" not in str(caught.value) and str(path) in str(caught.value)
+    assert "\n" not in str(error.value) and str(path) in str(error.value)
 
 
 def test_the_original_games_two_files_without_a_common_word_are_added_up(tmp_path, capsys):
-    answers = written(tmp_path, "answers.txt", "crane\nslate\n")
-    allowed = written(tmp_path, "guesses.txt", "aahed\nzymic\n")
+    answers = write_list(tmp_path, "answers.txt", "crane\nslate\n")
+    allowed = write_list(tmp_path, "guesses.txt", "aahed\nzymic\n")
     words = load_words(answers=answers, allowed=allowed)
     assert words.answers == ("crane", "slate")
     assert words.allowed == ("aahed", "crane", "slate", "zymic")
-    told = f"note: no answer is in words.allowed={allowed}, so the 4 words of both files"
-    assert told in capsys.readouterr().err
-    written(tmp_path, "guesses.txt", "aahed\nslate\n")
+    note = f"note: no answer is in words.allowed={allowed}, so the 4 words of both files"
+    assert note in capsys.readouterr().err
+    write_list(tmp_path, "guesses.txt", "aahed\nslate\n")
     with pytest.raises(ValueError, match="answer 'crane' is not an allowed guess"):
         load_words(answers=answers, allowed=allowed)
 

@@ -33,19 +33,19 @@ FAMILIES = {
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_plays_scores_and_learns_as_transformers_computes_it(family: str) -> None:
     model = FAMILIES[family]()
-    plain, policy = plain_copy(model), mlx_policy_of(model)
+    hf_model, policy = plain_copy(model), mlx_policy_of(model)
     before = policy.score(BATCH)
     for row, length in enumerate((24, 15)):
-        expected = full_logprobs(plain, BATCH.ids[row, :length].tolist())
+        expected = full_logprobs(hf_model, BATCH.ids[row, :length].tolist())
         trained = BATCH.trained[row, :length]
         np.testing.assert_allclose(before[row, :length][trained], expected[trained], atol=3e-4)
     engine = policy.engine()
     engine._stop_ids = many_stops(VOCAB, every=9)
     feeds = [list(range(10, 13)), list(range(20, 29)), list(range(40, 45))]
-    drawn = Draws(seed=3, step=0).uniforms(np.arange(3), 0, 6)
-    answers = engine.complete(feeds, Sampling(max_tokens=6), drawn)
+    uniforms = Draws(seed=3, step=0).uniforms(np.arange(3), 0, 6)
+    answers = engine.complete(feeds, Sampling(max_tokens=6), uniforms)
     for feed, answer in zip(feeds, answers, strict=True):
-        expected = full_logprobs(plain, [*feed, *answer.ids])[-len(answer.ids) :]
+        expected = full_logprobs(hf_model, [*feed, *answer.ids])[-len(answer.ids) :]
         np.testing.assert_allclose(answer.logprobs, expected, atol=3e-4)
     assert policy.update(BATCH, Grpo(beta=0.0))["update/skipped"] == 0.0
     assert np.abs(policy.score(BATCH) - before).max() > 1e-3
@@ -53,9 +53,9 @@ def test_a_family_plays_scores_and_learns_as_transformers_computes_it(family: st
 
 def test_the_scale_of_gemmas_embedding_is_not_rounded() -> None:
     config = Gemma3TextConfig(**{**TEXT, "hidden_size": 48})  # its root is no bfloat16 number
-    plain = sharpen(AutoModelForCausalLM.from_config(config), 4.0)
-    scores = mlx_policy_of(plain).score(BATCH)[0]
-    expected = full_logprobs(plain, BATCH.ids[0].tolist())
+    model = sharpen(AutoModelForCausalLM.from_config(config), 4.0)
+    scores = mlx_policy_of(model).score(BATCH)[0]
+    expected = full_logprobs(model, BATCH.ids[0].tolist())
     trained = BATCH.trained[0]
     np.testing.assert_allclose(scores[trained], expected[trained], atol=3e-5)
 
@@ -94,7 +94,7 @@ def test_another_activation_than_mlx_has_in_its_code_is_refused(family, tmp_path
 
 
 Q, ALL = ["self_attn.q_proj"], ["self_attn.q_proj", "self_attn.v_proj", "self_attn.o_proj"]
-BAD = {
+FAULTS = {
     "rank": (lambda c: c["lora_parameters"].update(rank=4), "cannot be loaded by mlx-lm"),
     "fewer keys": (lambda c: c["lora_parameters"].update(keys=Q), "incompatible tensors"),
     "more keys": (lambda c: c["lora_parameters"].update(keys=ALL), "belongs to another model"),
@@ -103,16 +103,16 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("kind", BAD)
+@pytest.mark.parametrize("kind", FAULTS)
 def test_a_bad_adapter_is_one_line(kind, tmp_path):
-    change, said = BAD[kind]
+    change, message = FAULTS[kind]
     folder = saved_adapter(tmp_path)
-    wider = AutoModelForCausalLM.from_config(MistralConfig(**{**WIDE, "hidden_size": 64}, **IDS))
-    wider.config.sliding_window = None
-    wider.save_pretrained(tmp_path / "base2")
+    model = AutoModelForCausalLM.from_config(MistralConfig(**{**WIDE, "hidden_size": 64}, **IDS))
+    model.config.sliding_window = None
+    model.save_pretrained(tmp_path / "base2")
     load.load_model(settings_of(folder), precision="fp32")
     rewrite(folder / "adapter_config.json", change)
-    with pytest.raises(ConfigError, match=said) as error:
+    with pytest.raises(ConfigError, match=message) as error:
         load.load_model(settings_of(folder), precision="fp32")
     assert "\n" not in str(error.value)
 
@@ -124,14 +124,14 @@ def test_an_adapter_saved_in_bf16_learns_in_float32(tmp_path):
 
 def saved_adapter(tmp_path: Path) -> Path:
     lora = LoraSettings(rank=3, alpha=6.0, targets=["q_proj", "v_proj"])
-    found = load.load_model(
+    bundle = load.load_model(
         settings_of(save_family(tmp_path / "base"), lora=lora), precision="fp32"
     )
     folder = tmp_path / "adapter"
     folder.mkdir()
-    weights = tree_flatten(found.model.trainable_parameters())
-    rounded = {name: weight.astype(mx.bfloat16) for name, weight in weights}
-    mx.save_safetensors(str(folder / "adapters.safetensors"), rounded)
-    (folder / "adapter_config.json").write_text(json.dumps(found.adapter))
-    found.tokenizer.inner.save_pretrained(folder)
+    weights = tree_flatten(bundle.model.trainable_parameters())
+    tensors = {name: weight.astype(mx.bfloat16) for name, weight in weights}
+    mx.save_safetensors(str(folder / "adapters.safetensors"), tensors)
+    (folder / "adapter_config.json").write_text(json.dumps(bundle.adapter))
+    bundle.tokenizer.inner.save_pretrained(folder)
     return folder

@@ -14,11 +14,9 @@ from wordle_rl.policy.policy import Policy
 from wordle_rl.runs.checkpoints import CheckpointError
 
 
-def same_weights(one: dict[str, mx.array], other: dict[str, mx.array]) -> bool:
+def same_weights(a: dict[str, mx.array], b: dict[str, mx.array]) -> bool:
     """Bit for bit."""
-    return one.keys() == other.keys() and all(
-        np.array_equal(np.array(one[n]), np.array(other[n])) for n in one
-    )
+    return a.keys() == b.keys() and all(np.array_equal(np.array(a[n]), np.array(b[n])) for n in a)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +28,7 @@ def write(path: Path, arrays: dict[str, mx.array], **remarks: str) -> None:
     mx.save_safetensors(str(path), arrays, remarks)
 
 
-def other(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     arrays, remarks = mx.load(str(path), return_metadata=True)
     change(arrays)
     write(path, arrays, **remarks)
@@ -46,8 +44,8 @@ GARBAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
             "torn": lambda p: p.write_bytes(p.read_bytes()[:-4]),
         }.items()
     },
-    "another shape": (OPTIMIZER, lambda p: other(p, lambda a: a.update({"0:step": mx.zeros(3)}))),
-    "another type": (OPTIMIZER, lambda p: other(p, lambda a: a.update({"0:step": mx.array(0.5)}))),
+    "another shape": (OPTIMIZER, lambda p: edit(p, lambda a: a.update({"0:step": mx.zeros(3)}))),
+    "another type": (OPTIMIZER, lambda p: edit(p, lambda a: a.update({"0:step": mx.array(0.5)}))),
 }
 
 

@@ -41,7 +41,7 @@ def policy_of_kind(kind: str, model_folder: str, **settings: Any) -> Policy:
 def test_a_head_learns_what_states_are_worth_though_the_model_rests(kind, model_folder, tmp_path):
     policy = policy_of_kind(kind, model_folder, lr=4e-2)
     policy.machine.add_value_head()
-    before, batch = dict(policy.machine.weights), valued(games((0.0, 0.0, 0.0)))
+    before, batch = dict(policy.machine.weights), with_values(games((0.0, 0.0, 0.0)))
     apply = policy.machine.apply_gradients
     policy.machine.apply_gradients = lambda gradients: apply(
         {n: g if n.startswith("value_head") else mx.zeros_like(g) for n, g in gradients.items()}
@@ -51,10 +51,10 @@ def test_a_head_learns_what_states_are_worth_though_the_model_rests(kind, model_
     assert batch.targets is not None
     gap = np.abs(policy.values(batch) - batch.targets)[batch.trained]
     assert gap.max() < 0.1 * np.ptp(batch.targets)
-    moved = {
+    names = {
         n for n in before if not np.array_equal(np.array(before[n]), policy.machine.weights[n])
     }
-    assert moved == {"value_head.weight", "value_head.bias"}
+    assert names == {"value_head.weight", "value_head.bias"}
     policy.machine.export(tmp_path)  # whose loaders know of no head
     model = "adapters.safetensors" if kind == "lora" else "model.safetensors"
     assert not any(name.startswith("value_head") for name in mx.load(str(tmp_path / model)))
@@ -81,12 +81,12 @@ def test_logits_of_choices_are_those_of_the_whole_vocabulary(tied, quantised):
     lm, hidden = MlxLM(model), mx.random.normal((3, 32))
     choices = [np.array([1, 5]), np.array([5, 60, 63]), np.array([2])]
     options = Options.of(choices)
-    found, every = (np.array(lm.compute_logits(hidden, given)) for given in (options, None))
-    assert found.shape == (3, 5) and every.shape == (3, 64)
-    for row, some in enumerate(choices):
-        open_columns = np.isin(options.tokens, some)
-        np.testing.assert_allclose(found[row, open_columns], every[row, some], atol=1e-5)
-        assert (found[row, ~open_columns] < -1e29).all()
+    logits, table = (np.array(lm.compute_logits(hidden, arg)) for arg in (options, None))
+    assert logits.shape == (3, 5) and table.shape == (3, 64)
+    for row, tokens in enumerate(choices):
+        open_columns = np.isin(options.tokens, tokens)
+        np.testing.assert_allclose(logits[row, open_columns], table[row, tokens], atol=1e-5)
+        assert (logits[row, ~open_columns] < -1e29).all()
 
 
 @pytest.mark.parametrize("grammar", [False, True])
@@ -97,22 +97,22 @@ def test_checkpointed_layers_and_head_pieces_give_the_same_gradient(build, gramm
         drawn = [row[learnt] for row, learnt in zip(batch.ids, batch.trained, strict=True)]
         batch = replace(batch, choices=[[np.unique([1, 63, i]) for i in row] for row in drawn])
     algorithm = Grpo(beta=0.0, entropy=0.1)
-    plain = mlx_gradients(mlx_policy_of(build()), batch, algorithm)
+    grads = mlx_gradients(mlx_policy_of(build()), batch, algorithm)
     monkeypatch.setattr(token_outputs, "LOGITS_BYTES", 4 * 64 * 3)  # three tokens a piece
-    frugal = mlx_policy_of(build(), gradient_checkpointing=True)
-    again = mlx_gradients(frugal, batch, algorithm)
-    assert plain.keys() == again.keys()
-    largest = max(np.abs(g).max() for g in plain.values())
-    assert all(np.abs(plain[n] - again[n]).max() < 1e-5 * largest for n in plain)
+    policy = mlx_policy_of(build(), gradient_checkpointing=True)
+    lean_grads = mlx_gradients(policy, batch, algorithm)
+    assert grads.keys() == lean_grads.keys()
+    scale = max(np.abs(g).max() for g in grads.values())
+    assert all(np.abs(grads[n] - lean_grads[n]).max() < 1e-5 * scale for n in grads)
 
 
-def valued(batch: Batch) -> Batch:
+def with_values(batch: Batch) -> Batch:
     """A batch with all that PPO learns from."""
     random = np.random.default_rng(0)
-    old, targets = (random.normal(size=(len(batch.ids), 1)) * batch.trained for _ in range(2))
+    values, targets = (random.normal(size=(len(batch.ids), 1)) * batch.trained for _ in range(2))
     return replace(
         batch,
-        old_values=old.astype(np.float32),
+        old_values=values.astype(np.float32),
         targets=targets.astype(np.float32),
         target_scale=1.7,
     )

@@ -25,8 +25,8 @@ TORCH_ONLY = {"backend.accelerator=cpu", "backend.threads=1"}
 
 
 def settings(folder: Path, stage: str) -> list[str]:
-    given = [s for s in runs.settings(folder, stage) if s not in TORCH_ONLY]
-    return ["backend=mlx", *given]
+    args = [s for s in runs.settings(folder, stage) if s not in TORCH_ONLY]
+    return ["backend=mlx", *args]
 
 
 STOPS = {  # by stage: moment, its call in this process, whole steps that must have been saved
@@ -42,18 +42,18 @@ STOPS = {  # by stage: moment, its call in this process, whole steps that must h
 @pytest.mark.parametrize("stage", STOPS)
 def test_stopped_at_any_moment_a_run_equals_one_that_never_stopped(stage, tmp_path, root, capfd):
     # row 22
-    given = [*settings(tmp_path, stage), "trainer.steps=4"]
-    _, unbroken = run(root, *given)
-    assert [m["step"] for m in metrics_of(unbroken)] == list(range(5))
-    assert sum(m.get("grad_norm", 0.0) > 0.0 for m in metrics_of(unbroken)) == 4, "it must learn"
+    args = [*settings(tmp_path, stage), "trainer.steps=4"]
+    _, full_run = run(root, *args)
+    assert [m["step"] for m in metrics_of(full_run)] == list(range(5))
+    assert sum(m.get("grad_norm", 0.0) > 0.0 for m in metrics_of(full_run)) == 4, "it must learn"
     folder: list[Path] = []
-    for moment, call, done in STOPS[stage]:
-        start = partial(resume, *folder) if folder else partial(run, root, *given)
+    for moment, call, steps in STOPS[stage]:
+        start = partial(resume, *folder) if folder else partial(run, root, *args)
         stop(*moment, call, 15, start)
-        folder[:] = set(root.iterdir()) - {unbroken}
-        assert_saved(*folder, done)
+        folder[:] = set(root.iterdir()) - {full_run}
+        assert_saved(*folder, steps)
     resume(*folder)
-    assert_equal_runs(*folder, unbroken)
+    assert_equal_runs(*folder, full_run)
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +61,10 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The same run on either backend."""
     path = tmp_path_factory.mktemp("both")
     (path / "runs").mkdir()
-    given = [*runs.settings(path, "grpo with a reference"), "optim.lr=1e-3", "trainer.steps=3"]
-    given += ["sampling.temperature=0.7"]
-    mine = ["backend=mlx", *(s for s in given if s not in TORCH_ONLY)]
-    return {n: run(path / "runs", *g)[1] for n, g in (("lightning", given), ("mlx", mine))}
+    args = [*runs.settings(path, "grpo with a reference"), "optim.lr=1e-3", "trainer.steps=3"]
+    args += ["sampling.temperature=0.7"]
+    mlx_args = ["backend=mlx", *(s for s in args if s not in TORCH_ONLY)]
+    return {n: run(path / "runs", *g)[1] for n, g in (("lightning", args), ("mlx", mlx_args))}
 
 
 @pytest.mark.slow
@@ -76,46 +76,46 @@ def test_a_run_plays_and_learns_the_same_as_on_lightning(both):
     # A draw may fall between two roundings; then games differ from that step on.
     secrets = [[json.loads(line)["secret"] for line in lines] for lines in games]
     assert secrets[0] == secrets[1]
-    first = [metrics_of(folder)[1] for folder in both.values()]
+    rows = [metrics_of(folder)[1] for folder in both.values()]
     for name in ("reward/mean", "loss", "grad_norm", "tokens/sampled", "policy/surprise"):
-        assert first[1][name] == pytest.approx(first[0][name], rel=1e-3, abs=1e-5), name
+        assert rows[1][name] == pytest.approx(rows[0][name], rel=1e-3, abs=1e-5), name
 
 
 @pytest.mark.slow
 def test_a_fully_trained_run_is_evaluated_on_either_backend(both, tmp_path):
     wins = []
     for overrides in ([], ["backend=lightning"]):
-        given = [f"run={both['mlx']}", "compare=false", f"output_dir={tmp_path}", *overrides]
-        given += ["backend.precision=fp32"]
-        wins.append(evaluate(composed(*given, name="eval"), given)["wins"])
-    trained = json.loads((both["mlx"] / "summary.json").read_text())
-    assert wins == [trained["wins"]] * 2
+        args = [f"run={both['mlx']}", "compare=false", f"output_dir={tmp_path}", *overrides]
+        args += ["backend.precision=fp32"]
+        wins.append(evaluate(composed(*args, name="eval"), args)["wins"])
+    summary = json.loads((both["mlx"] / "summary.json").read_text())
+    assert wins == [summary["wins"]] * 2
 
 
 def test_an_adapter_of_mlx_is_named_where_lightning_meets_it(tmp_path, root, capsys):
-    given = settings(tmp_path, "lora")
-    _, folder = run(root, *given, "trainer.steps=1")
+    args = settings(tmp_path, "lora")
+    _, folder = run(root, *args, "trainer.steps=1")
     adapter = folder / "model"
     assert (adapter / "adapters.safetensors").is_file()
-    again = [*runs.settings(tmp_path, "lora"), f"model.path={adapter}", f"output_dir={root}"]
+    torch_args = [*runs.settings(tmp_path, "lora"), f"model.path={adapter}", f"output_dir={root}"]
     with pytest.raises(SystemExit) as end:
-        train(composed(*again), again)
+        train(composed(*torch_args), torch_args)
     error = error_of(capsys.readouterr().err)
     assert end.value.code == 2 and "wordle-rl export" in error and "backend=mlx" in error
 
 
 @pytest.mark.slow
 def test_without_mlx_everything_else_runs_and_the_backend_ends_in_one_line(tmp_path):
-    given = ["train.py", "backend=mlx", f"output_dir={tmp_path}"]
+    argv = ["train.py", "backend=mlx", f"output_dir={tmp_path}"]
     code = (
         "import sys; sys.modules['mlx'] = None; sys.modules['mlx_lm'] = None\n"
-        f"sys.argv = {given}; exec(open('train.py').read())"
+        f"sys.argv = {argv}; exec(open('train.py').read())"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=ROOT
     )
-    assert done.returncode == 2, done.stderr
-    assert "is not installed: " in error_of(done.stderr)
+    assert result.returncode == 2, result.stderr
+    assert "is not installed: " in error_of(result.stderr)
 
 
 @pytest.mark.slow
@@ -126,7 +126,7 @@ def test_a_run_on_linux_multiplies_with_the_blas_of_torch():
         "mx = load_backend(SimpleNamespace(name='mlx', module='mlx.core'))  # no more than that\n"
         "a = mx.arange(12.0).reshape(3, 4); print((a @ a.T)[1].tolist())"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
@@ -134,5 +134,5 @@ def test_a_run_on_linux_multiplies_with_the_blas_of_torch():
         env={**os.environ, "MKL_VERBOSE": "1"},
         cwd=ROOT,
     )
-    assert done.returncode == 0, done.stderr
-    assert "SGEMM(" in done.stdout and "[38.0, 126.0, 214.0]" in done.stdout
+    assert result.returncode == 0, result.stderr
+    assert "SGEMM(" in result.stdout and "[38.0, 126.0, 214.0]" in result.stdout

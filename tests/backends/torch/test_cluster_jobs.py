@@ -12,7 +12,7 @@ def test_a_run_that_is_one_task_of_several_trains_and_logs(tmp_path, monkeypatch
         monkeypatch.setenv(f"SLURM_{name}", value)
     # As Lightning sets it from such an environment, when it is imported.
     monkeypatch.setattr(rank_zero_only, "rank", 1)
-    given = ["trainer.steps=2", "trainer.report=false", "logger=tensorboard"]
-    _, folder = run(tmp_path, *settings(tmp_path, "sft"), *given)
+    args = ["trainer.steps=2", "trainer.report=false", "logger=tensorboard"]
+    _, folder = run(tmp_path, *settings(tmp_path, "sft"), *args)
     events = EventAccumulator(str(folder), {"scalars": 0}).Reload()
     assert [event.step for event in events.Scalars("0_wins/train/win_rate")] == [1, 2]

@@ -35,8 +35,8 @@ from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.policy.settings import LoraSettings, ModelSettings
 from wordle_rl.runs.instantiate import ConfigError
 
-SEPARATE = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
-TARGETS = {name: SEPARATE for name in CONFIGS} | {
+PROJECTIONS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+TARGETS = {name: PROJECTIONS for name in CONFIGS} | {
     "gpt2": {"c_attn", "c_proj", "c_fc"},
     "phi3": {"qkv_proj", "o_proj", "gate_up_proj", "down_proj"},
 }
@@ -53,7 +53,7 @@ def folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_family(tmp_path_factory.mktemp(family.replace(" ", "_")), family)
 
 
-def loaded(folder: Path, *, lora: str | list[str] | None = None, context: int = 256) -> Any:
+def load(folder: Path, *, lora: str | list[str] | None = None, context: int = 256) -> Any:
     settings = ModelSettings(
         name="family",
         path=str(folder),
@@ -73,10 +73,10 @@ def reference_of(folder: Path) -> Any:
 
 
 def test_what_an_engine_draws_has_the_logprobs_of_a_plain_forward_pass(folder: Path) -> None:
-    plain = reference_of(folder)
+    hf_model = reference_of(folder)
     stops = many_stops(VOCAB, every=9)
     engine = CachedEngine(
-        TorchRows(CausalLM(loaded(folder))), stop_ids=frozenset(stops), max_context=60
+        TorchRows(CausalLM(load(folder))), stop_ids=frozenset(stops), max_context=60
     )
     random = np.random.default_rng(1)
     texts: list[list[int]] = [[] for _ in range(5)]
@@ -84,17 +84,17 @@ def test_what_an_engine_draws_has_the_logprobs_of_a_plain_forward_pass(folder: P
     for turn in range(2):
         for text in texts:
             text += random.integers(6, VOCAB, random.integers(2, 12)).tolist()
-        drawn = Draws(seed=3, step=0).uniforms(np.arange(5), turn, 6)
-        answers = engine.complete(texts, sampling, drawn)
+        uniforms = Draws(seed=3, step=0).uniforms(np.arange(5), turn, 6)
+        answers = engine.complete(texts, sampling, uniforms)
         for text, answer in zip(texts, answers, strict=True):
             text += answer.ids
-            expected = full_logprobs(plain, text)[-len(answer.ids) :]
+            expected = full_logprobs(hf_model, text)[-len(answer.ids) :]
             np.testing.assert_allclose(answer.logprobs, expected, atol=2e-4)
     assert len({len(text) for text in texts}) > 1, "the rows must be ragged"
 
 
 def test_a_checkpoint_is_read_back_bit_for_bit(folder: Path, tmp_path: Path) -> None:
-    policy = policy_of(loaded(folder))
+    policy = policy_of(load(folder))
     policy.save(tmp_path)
     before = weights_of(policy.machine.model)
     policy.update(BATCH, Grpo(beta=0.0))
@@ -104,23 +104,25 @@ def test_a_checkpoint_is_read_back_bit_for_bit(folder: Path, tmp_path: Path) -> 
 
 
 def test_an_update_moves_the_language_model_and_the_reference_stays(folder: Path) -> None:
-    policy = policy_of(loaded(folder))
+    policy = policy_of(load(folder))
     policy.keep_reference()
     before = policy.score(BATCH)
     names = {n: p.detach().clone() for n, p in policy.machine.model.named_parameters()}
-    plain = reference_of(folder)
+    hf_model = reference_of(folder)
     for row, length in enumerate((24, 15)):
-        expected = full_logprobs(plain, BATCH.ids[row, :length].tolist())
+        expected = full_logprobs(hf_model, BATCH.ids[row, :length].tolist())
         trained = BATCH.trained[row, :length]
         np.testing.assert_allclose(before[row, :length][trained], expected[trained], atol=2e-4)
     batch = replace(BATCH, ref_logprobs=policy.score(BATCH, reference=True))
     metrics = policy.update(batch, Grpo(beta=0.1))
     assert metrics["update/skipped"] == 0.0
-    moved = {n for n, p in policy.machine.model.named_parameters() if not torch.equal(p, names[n])}
+    moved_names = {
+        n for n, p in policy.machine.model.named_parameters() if not torch.equal(p, names[n])
+    }
     images = {n for n in names if "vision_tower" in n or "multi_modal" in n}
-    frozen = {n for n, p in policy.machine.model.named_parameters() if not p.requires_grad}
-    assert frozen == images and not moved & images
-    assert len(moved) > 0.9 * (len(names) - len(images))
+    frozen_names = {n for n, p in policy.machine.model.named_parameters() if not p.requires_grad}
+    assert frozen_names == images and not moved_names & images
+    assert len(moved_names) > 0.9 * (len(names) - len(images))
     assert np.abs(policy.score(BATCH) - before).max() > 1e-3
     np.testing.assert_array_equal(policy.score(BATCH, reference=True), before)
 
@@ -136,41 +138,41 @@ def test_an_opening_that_is_computed_once_has_the_gradient_of_plain_forward_pass
     random = np.random.default_rng(0)
     rows = []
     for size in openings:
-        begin = random.integers(6, VOCAB, size + 2).tolist()  # the last two are trained
+        prefix = random.integers(6, VOCAB, size + 2).tolist()  # the last two are trained
         rows += [
-            (begin + random.integers(6, VOCAB, n).tolist(), [0] * size + [1] * (n + 2))
+            (prefix + random.integers(6, VOCAB, n).tolist(), [0] * size + [1] * (n + 2))
             for n in (7, 4, 2)
         ]
     rows.append((rows[0][0], [0] * len(rows[0][0])))  # nothing of it is trained
     advantages = [1.0, -0.5, 0.7, -0.2, 0.4, 0.3, 0.1][: len(rows)]
     batch = batch_of(rows, advantages)
-    model = loaded(folder, lora=lora)
+    model = load(folder, lora=lora)
     policy = policy_of(model)
     scores, slopes = policy.score(batch), gradients(policy, batch, Grpo(beta=0.0))
     model.zero_grad()
     loss, tokens = torch.zeros(()), sum(sum(marks) for _, marks in rows)
-    for (ids, marks), found, advantage in zip(rows, scores, advantages, strict=True):
+    for (ids, marks), row_scores, advantage in zip(rows, scores, advantages, strict=True):
         logprobs = full_forward(model, ids) * torch.tensor(marks)
-        np.testing.assert_allclose(found[: len(ids)], logprobs.detach(), atol=1e-5)
+        np.testing.assert_allclose(row_scores[: len(ids)], logprobs.detach(), atol=1e-5)
         loss = loss - advantage / tokens * logprobs.sum()
     loss.backward()
-    plain = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
-    largest = max(float(slope.abs().max()) for slope in plain.values())
-    assert slopes.keys() == plain.keys() and largest > 0
+    expected = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    scale = max(float(slope.abs().max()) for slope in expected.values())
+    assert slopes.keys() == expected.keys() and scale > 0
     for name, slope in slopes.items():
-        assert float((slope - plain[name]).abs().max()) < 1e-5 * largest, name
+        assert float((slope - expected[name]).abs().max()) < 1e-5 * scale, name
 
 
 def test_adapters_are_on_attention_and_feed_forward_and_plain_peft_loads_them(
     family: str, folder: Path, tmp_path: Path
 ) -> None:
-    model = loaded(folder, lora="all-linear")
-    adapted = {n.partition(".lora_A")[0] for n, _ in model.named_parameters() if ".lora_A." in n}
-    assert {n.rpartition(".")[2] for n in adapted} == TARGETS[family]
-    assert not [n for n in adapted if "vision_tower" in n or "projector" in n or "lm_head" in n]
+    model = load(folder, lora="all-linear")
+    layers = {n.partition(".lora_A")[0] for n, _ in model.named_parameters() if ".lora_A." in n}
+    assert {n.rpartition(".")[2] for n in layers} == TARGETS[family]
+    assert not [n for n in layers if "vision_tower" in n or "projector" in n or "lm_head" in n]
     trunk = model.get_base_model().get_decoder()
-    inner = [m for m in trunk.modules() if hasattr(m, "lora_A")]
-    assert len(inner) == len(adapted) >= 2 * len(TARGETS[family])
+    modules = [m for m in trunk.modules() if hasattr(m, "lora_A")]
+    assert len(modules) == len(layers) >= 2 * len(TARGETS[family])
     policy = policy_of(model)
     policy.keep_reference()
     before = policy.score(BATCH)
@@ -180,12 +182,12 @@ def test_adapters_are_on_attention_and_feed_forward_and_plain_peft_loads_them(
     assert np.abs(after - before).max() > 1e-3
     np.testing.assert_allclose(policy.score(BATCH, reference=True), before, atol=1e-6)
     policy.machine.export(tmp_path / "adapter")
-    plain: Any = PeftModel.from_pretrained(reference_of(folder), str(tmp_path / "adapter"))
-    expected = full_logprobs(plain.eval(), BATCH.ids[0].tolist())
+    hf_model: Any = PeftModel.from_pretrained(reference_of(folder), str(tmp_path / "adapter"))
+    expected = full_logprobs(hf_model.eval(), BATCH.ids[0].tolist())
     trained = BATCH.trained[0]
     np.testing.assert_allclose(after[0][trained], expected[trained], atol=2e-4)
-    again = policy_of(loaded(tmp_path / "adapter")).score(BATCH)
-    np.testing.assert_allclose(again, after, atol=1e-6)
+    scores = policy_of(load(tmp_path / "adapter")).score(BATCH)
+    np.testing.assert_allclose(scores, after, atol=1e-6)
 
 
 # -- what is refused ------------------------------------------------------------------------------
@@ -199,9 +201,9 @@ def rewrite(file: Path, **entries: Any) -> None:
 
 def test_games_that_are_too_long_for_learned_places_are_refused(tmp_path):
     save_family(tmp_path, "gpt2")
-    loaded(tmp_path, context=256)
+    load(tmp_path, context=256)
     with pytest.raises(ConfigError, match=r"model\.max_context must be at most 256 .* not 257"):
-        loaded(tmp_path, context=257)
+        load(tmp_path, context=257)
 
 
 def test_games_beyond_the_trained_length_are_refused_when_rotations_depend_on_the_batch(tmp_path):
@@ -214,14 +216,14 @@ def test_games_beyond_the_trained_length_are_refused_when_rotations_depend_on_th
     }
     config = save_family(tmp_path, "phi3") / "config.json"
     rewrite(config, rope_parameters=rope, original_max_position_embeddings=64)
-    loaded(tmp_path, context=64)
+    load(tmp_path, context=64)
     with pytest.raises(ConfigError, match=r"model\.max_context must be at most 64"):
-        loaded(tmp_path, context=65)
+        load(tmp_path, context=65)
 
 
 def adapter(tmp_path: Path) -> Path:
     base = save_family(tmp_path / "base")
-    policy_of(loaded(base, lora=["q_proj", "v_proj"])).machine.export(tmp_path / "adapter")
+    policy_of(load(base, lora=["q_proj", "v_proj"])).machine.export(tmp_path / "adapter")
     return tmp_path / "adapter"
 
 
@@ -229,7 +231,7 @@ def adapter(tmp_path: Path) -> Path:
 def test_an_adapter_whose_weights_are_not_those_of_its_layers_is_one_line(tmp_path, targets):
     rewrite(adapter(tmp_path) / "adapter_config.json", target_modules=targets)
     with pytest.raises(ConfigError, match="belongs to another model") as error:
-        loaded(tmp_path / "adapter")
+        load(tmp_path / "adapter")
     assert "\n" not in str(error.value) and str(tmp_path / "adapter") in str(error.value)
 
 
@@ -259,5 +261,5 @@ def test_an_adapter_without_its_base_is_one_line(tmp_path, monkeypatch, base, sa
         name = str(tmp_path / base)
     rewrite(folder / "adapter_config.json", base_model_name_or_path=name)
     with pytest.raises(ConfigError, match=said) as error:
-        loaded(folder)
+        load(folder)
     assert "\n" not in str(error.value)

@@ -42,10 +42,10 @@ def play(lm: CausalLM) -> list[Completion]:
     for turn in range(3):
         for talk in talks:
             talk += random.integers(0, VOCAB, random.integers(1, 12)).tolist()
-        drawn = Draws(seed=3, step=0).uniforms(np.arange(len(talks)), turn, SAMPLING.max_tokens)
-        found = engine.complete(talks, SAMPLING, drawn)
-        answers += found
-        for talk, answer in zip(talks, found, strict=True):
+        uniforms = Draws(seed=3, step=0).uniforms(np.arange(len(talks)), turn, SAMPLING.max_tokens)
+        outputs = engine.complete(talks, SAMPLING, uniforms)
+        answers += outputs
+        for talk, answer in zip(talks, outputs, strict=True):
             talk += answer.ids
         if turn == 1:
             talks = [talk for i, talk in enumerate(talks) if i % 3]
@@ -72,24 +72,24 @@ def test_logprobs_are_those_of_transformers_forward_pass(monkeypatch, most_score
 
 
 def test_models_with_more_than_is_written_out_go_through_transformers(tmp_path):
-    others = {"mistral": build_family("mistral")}
-    others["sees what follows"] = gemma(VOCAB, use_bidirectional_attention=True)
-    others["bounded scores"] = gemma(VOCAB, attn_logit_softcapping=50.0)
-    others["biased heads"] = gemma(VOCAB, attention_bias=True)
-    others["more biases"] = llama(VOCAB, attention_bias=True)
-    others["biases of the feed-forward part"] = llama(VOCAB, mlp_bias=True)
+    models = {"mistral": build_family("mistral")}
+    models["sees what follows"] = gemma(VOCAB, use_bidirectional_attention=True)
+    models["bounded scores"] = gemma(VOCAB, attn_logit_softcapping=50.0)
+    models["biased heads"] = gemma(VOCAB, attention_bias=True)
+    models["more biases"] = llama(VOCAB, attention_bias=True)
+    models["biases of the feed-forward part"] = llama(VOCAB, mlp_bias=True)
     shape = {"hidden_size": 32, "layers": 2, "heads": 4, "intermediate_size": 64}
-    others["lora"] = lora_of(str(save_untrained(tmp_path, **shape)))
-    others["hooked"] = qwen(VOCAB)
-    others["hooked"].model.layers[0].register_forward_hook(lambda *_: None)
-    others["window"] = qwen(VOCAB)
-    others["window"].config.layer_types = ["sliding_attention", "full_attention"]
-    others["rotation"] = qwen(VOCAB)
-    others["rotation"].config.rope_parameters["rope_type"] = "dynamic"
-    others["one rotation of two"] = gemma(VOCAB)
-    others["one rotation of two"].config.rope_parameters["full_attention"]["rope_type"] = "yarn"
-    others["parametrised"] = qwen(VOCAB)
-    nn.utils.parametrizations.weight_norm(others["parametrised"].model.layers[1].mlp.down_proj)
-    for name, model in others.items():
+    models["lora"] = lora_of(str(save_untrained(tmp_path, **shape)))
+    models["hooked"] = qwen(VOCAB)
+    models["hooked"].model.layers[0].register_forward_hook(lambda *_: None)
+    models["window"] = qwen(VOCAB)
+    models["window"].config.layer_types = ["sliding_attention", "full_attention"]
+    models["rotation"] = qwen(VOCAB)
+    models["rotation"].config.rope_parameters["rope_type"] = "dynamic"
+    models["one rotation of two"] = gemma(VOCAB)
+    models["one rotation of two"].config.rope_parameters["full_attention"]["rope_type"] = "yarn"
+    models["parametrised"] = qwen(VOCAB)
+    nn.utils.parametrizations.weight_norm(models["parametrised"].model.layers[1].mlp.down_proj)
+    for name, model in models.items():
         lm = CausalLM(model)
         assert lm.choose_rollout_trunk() is lm, name

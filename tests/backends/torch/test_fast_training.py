@@ -87,17 +87,17 @@ def test_states_and_gradients_are_those_of_transformers(
             for name, parameter in layer.named_parameters():
                 if parameter.ndim == 1:
                     parameter.add_(0.3 * torch.randn(parameter.shape, generator=_generator(name)))
-    plain, lm = plain_copy(model), CausalLM(model.eval())
+    hf_model, lm = plain_copy(model), CausalLM(model.eval())
     assert lm.is_fast == (build is not BUILDS["transformers' layers"])
     ids, trained = draw_sequences(rows, opening, words)
-    expected, states = of_transformers(plain, ids, trained), lm.read_states(ids, trained)
+    expected, states = of_transformers(hf_model, ids, trained), lm.read_states(ids, trained)
     torch.testing.assert_close(states, expected, atol=1e-5, rtol=1e-5)
-    exact, found = gradients(plain, expected), gradients(model, states)
-    assert found.keys() == exact.keys()
-    assert len(found) == len(list(model.model.parameters()))  # heads may be apart
-    whole = sum(float(gradient.square().sum()) for gradient in exact.values())
-    off = sum(float((found[name] - gradient).square().sum()) for name, gradient in exact.items())
-    assert off**0.5 < 2e-6 * whole**0.5
+    hf_grads, grads = gradients(hf_model, expected), gradients(model, states)
+    assert grads.keys() == hf_grads.keys()
+    assert len(grads) == len(list(model.model.parameters()))  # heads may be apart
+    total = sum(float(gradient.square().sum()) for gradient in hf_grads.values())
+    gap = sum(float((grads[name] - gradient).square().sum()) for name, gradient in hf_grads.items())
+    assert gap**0.5 < 2e-6 * total**0.5
 
 
 def _generator(name: str) -> torch.Generator:
@@ -107,12 +107,12 @@ def _generator(name: str) -> torch.Generator:
 def test_padding_changes_nothing():
     lm = CausalLM(qwen(VOCAB).eval())
     ids, trained = draw_sequences(6, 5)
-    other = ids.copy()
-    other[trained[:, ::-1].cumsum(1)[:, ::-1] == 0] = 9  # behind the last trained token
-    assert not np.array_equal(ids, other)
+    new_ids = ids.copy()
+    new_ids[trained[:, ::-1].cumsum(1)[:, ::-1] == 0] = 9  # behind the last trained token
+    assert not np.array_equal(ids, new_ids)
     with torch.no_grad():
-        one, same = (lm.read_states(padded, trained) for padded in (ids, other))
-    assert torch.equal(one, same)
+        states, new_states = (lm.read_states(rows, trained) for rows in (ids, new_ids))
+    assert torch.equal(states, new_states)
 
 
 @pytest.mark.parametrize(
@@ -121,30 +121,30 @@ def test_padding_changes_nothing():
     ids=["qwen2", "gemma3"],
 )
 def test_bfloat16_is_as_near_to_float32_as_transformers_is(build):
-    model, rounded = build().eval(), build().eval()
-    coarse = CausalLM(rounded.to(torch.bfloat16))
-    given = draw_sequences(30, 5)
-    expected = of_transformers(model, *given)
-    exact = gradients(model, expected)
+    model, bf16_model = build().eval(), build().eval()
+    lm = CausalLM(bf16_model.to(torch.bfloat16))
+    inputs = draw_sequences(30, 5)
+    expected = of_transformers(model, *inputs)
+    hf_grads = gradients(model, expected)
     gaps = []
-    for compute in (coarse.read_states, partial(of_transformers, rounded)):
-        states = compute(*given)
-        found = gradients(rounded, states)
-        gap = sum((found[n].float() - g).square().sum() for n, g in exact.items()) ** 0.5
+    for compute in (lm.read_states, partial(of_transformers, bf16_model)):
+        states = compute(*inputs)
+        grads = gradients(bf16_model, states)
+        gap = sum((grads[n].float() - g).square().sum() for n, g in hf_grads.items()) ** 0.5
         gaps.append(((states.float() - expected).abs().mean().item(), float(gap)))
-    [(states, gradient), (plain_states, plain_gradient)] = gaps
-    assert 0 < states < 1.1 * plain_states
-    assert 0 < gradient < 1.1 * plain_gradient
+    [(states, gradient), (hf_states, hf_gradient)] = gaps
+    assert 0 < states < 1.1 * hf_states
+    assert 0 < gradient < 1.1 * hf_gradient
 
 
 def test_other_models_and_long_sequences_go_through_transformers(tmp_path, monkeypatch):
     monkeypatch.setattr(fast_training, "compute_states", None)  # calling it would fail
     shape = {"hidden_size": 32, "layers": 2, "heads": 4, "intermediate_size": 64}
-    hooked = qwen(VOCAB)
-    hooked.model.layers[0].register_forward_hook(lambda *_: None)
+    module = qwen(VOCAB)
+    module.model.layers[0].register_forward_hook(lambda *_: None)
     ids, trained = draw_sequences(3, 5)
-    for model in (build_family("mistral"), hooked, lora_of(str(save_untrained(tmp_path, **shape)))):
+    for model in (build_family("mistral"), module, lora_of(str(save_untrained(tmp_path, **shape)))):
         assert len(CausalLM(model.eval()).read_states(ids, trained)) == trained.sum()
     lm = CausalLM(qwen(VOCAB).eval())
-    long = np.ones((1, LONGEST_WRITTEN_OUT + 2), np.int64)
-    assert len(lm.read_states(long, long > 0)) == LONGEST_WRITTEN_OUT + 1
+    rows = np.ones((1, LONGEST_WRITTEN_OUT + 2), np.int64)
+    assert len(lm.read_states(rows, rows > 0)) == LONGEST_WRITTEN_OUT + 1

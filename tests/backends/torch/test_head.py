@@ -37,15 +37,15 @@ def slow_scores(
     """Log-probabilities and entropies [P], without code of the package."""
     logits = states @ weight.T / temperature
     if wanted.choices is not None:
-        closed = torch.ones_like(logits, dtype=torch.bool)
-        for row, some in zip(closed, wanted.choices, strict=True):
-            row[some] = False
-        logits = logits.masked_fill(closed, -torch.inf)
+        mask = torch.ones_like(logits, dtype=torch.bool)
+        for row, tokens in zip(mask, wanted.choices, strict=True):
+            row[tokens] = False
+        logits = logits.masked_fill(mask, -torch.inf)
     table = logits.log_softmax(-1)
     scores = table[wanted.place, wanted.ids] * torch.from_numpy(wanted.shares)
-    chosen = torch.zeros(len(states), dtype=states.dtype)
-    chosen = chosen.index_add(0, torch.from_numpy(wanted.place), scores)
-    return chosen, -(table.exp() * table.clamp(min=-1e9)).sum(-1)
+    sums = torch.zeros(len(states), dtype=states.dtype)
+    sums = sums.index_add(0, torch.from_numpy(wanted.place), scores)
+    return sums, -(table.exp() * table.clamp(min=-1e9)).sum(-1)
 
 
 @pytest.mark.parametrize("at_once", [PLACES, 300])
@@ -63,19 +63,19 @@ def test_scores_and_gradients_are_as_by_autograd_in_float64(
     monkeypatch.setattr(token_outputs, "LOGITS_BYTES", 4 * VOCABULARY * at_once)
     torch.manual_seed(1)
     states = torch.randn(HALF, SIZE).repeat(2, 1).requires_grad_()
-    learnt = [states, head] if trained else [states]
+    params = [states, head] if trained else [states]
     expected = slow_scores(states.double(), head.double(), wanted, temperature)[: 1 + entropy]
-    found = lm.score_states(states, wanted, temperature, entropy)
-    factors = [torch.randn(PLACES) for _ in found]
+    outputs = lm.score_states(states, wanted, temperature, entropy)
+    factors = [torch.randn(PLACES) for _ in outputs]
 
     def differentiate(scores):
         terms = [f.to(s.dtype) @ s for f, s in zip(factors, scores, strict=True)]
-        return torch.autograd.grad(torch.stack(terms).sum(), learnt)
+        return torch.autograd.grad(torch.stack(terms).sum(), params)
 
-    for one, other in zip(found, expected, strict=True):
-        assert torch.allclose(one.double(), other, atol=2e-6, rtol=1e-6)
-    for one, other in zip(differentiate(found), differentiate(expected), strict=True):
-        assert (one - other).norm() <= 1e-6 * other.norm()
+    for a, b in zip(outputs, expected, strict=True):
+        assert torch.allclose(a.double(), b, atol=2e-6, rtol=1e-6)
+    for a, b in zip(differentiate(outputs), differentiate(expected), strict=True):
+        assert (a - b).norm() <= 1e-6 * b.norm()
 
 
 @pytest.mark.parametrize("kind", ["tokens", "means", "choices"])
@@ -93,15 +93,15 @@ def test_nothing_is_kept_where_no_gradient_is_wanted():
     lm, wanted = CausalLM(qwen(VOCABULARY)), wanted_of()
     states = torch.randn(PLACES, SIZE)
     with torch.inference_mode():
-        [found] = lm.score_states(states, wanted, 0.7, entropy=False)
+        [scores] = lm.score_states(states, wanted, 0.7, entropy=False)
     [expected] = lm.score_states(states, wanted, 0.7, entropy=False)
-    assert not found.requires_grad and expected.requires_grad and torch.equal(found, expected)
+    assert not scores.requires_grad and expected.requires_grad and torch.equal(scores, expected)
 
 
 def test_a_second_backward_pass_through_one_table_is_refused():
     lm, wanted = CausalLM(qwen(VOCABULARY)), wanted_of()
     states = torch.randn(PLACES, SIZE, requires_grad=True)
-    [found] = lm.score_states(states, wanted, 1.0, entropy=False)
-    found.sum().backward(retain_graph=True)
+    [scores] = lm.score_states(states, wanted, 1.0, entropy=False)
+    scores.sum().backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        found.sum().backward()
+        scores.sum().backward()

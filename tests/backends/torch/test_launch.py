@@ -52,8 +52,8 @@ def test_processes_that_torchrun_started_again_begin_no_second_run(monkeypatch):
 
 def test_a_child_of_a_study_is_a_process_of_its_own(launched):
     launched.setenv("TORCHELASTIC_RUN_ID", "1")
-    left = without_launch(os.environ)
-    assert set(os.environ) - set(left) == {*PLACE.variables(), "TORCHELASTIC_RUN_ID"}
+    variables = without_launch(os.environ)
+    assert set(os.environ) - set(variables) == {*PLACE.variables(), "TORCHELASTIC_RUN_ID"}
 
 
 # -- meeting --------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def test_processes_of_one_machine_talk_over_loopback():
 
 
 def test_values_arrive_as_they_were_sent():
-    sent = {
+    values = {
         "kinds": (next(iter(TurnKind)), None),
         "one": np.float32(2.5),
         "array": np.arange(6.0).reshape(2, 3),
@@ -107,8 +107,8 @@ def test_values_arrive_as_they_were_sent():
         "place": PLACE,
         "text": "SLATE",
     }
-    got = exchange.read(pickle.dumps(sent))
-    assert np.array_equal(got.pop("array"), sent.pop("array")) and got == sent
+    result = exchange.read(pickle.dumps(values))
+    assert np.array_equal(result.pop("array"), values.pop("array")) and result == values
 
 
 class Evil:

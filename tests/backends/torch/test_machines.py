@@ -40,7 +40,7 @@ class Machines:
 
     def __init__(self, names: list[str]) -> None:
         self._names = names
-        self._started: list[subprocess.Popen[str]] = []
+        self._processes: list[subprocess.Popen[str]] = []
 
     def torchrun(
         self, node: int, *arguments: str, own_disk: Path | None = None
@@ -76,11 +76,11 @@ class Machines:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        self._started.append(process)
+        self._processes.append(process)
         return process
 
     def close(self) -> None:
-        for process in self._started:
+        for process in self._processes:
             kill_tree(process.pid)
             process.communicate()
 
@@ -139,9 +139,9 @@ def given(tmp_path: Path) -> list[str]:
     ]
 
 
-def outputs(*processes: subprocess.Popen[str], within: float = SOON) -> list[str]:
+def outputs(*processes: subprocess.Popen[str], timeout: float = SOON) -> list[str]:
     """What each process printed until its end, which must come within so many seconds."""
-    return [process.communicate(timeout=within)[0] for process in processes]
+    return [process.communicate(timeout=timeout)[0] for process in processes]
 
 
 def the_run(folder: Path) -> Path:
@@ -155,28 +155,28 @@ def status(run: Path) -> str:
 
 def wait_for_step(process: subprocess.Popen[str]) -> None:
     assert process.stdout is not None
-    seen = []
+    lines = []
     for line in process.stdout:
-        seen.append(line)
+        lines.append(line)
         if "step 2/" in line:
             break
     else:
-        pytest.fail("the run ended before its second step:\n" + "".join(seen))
+        pytest.fail("the run ended before its second step:\n" + "".join(lines))
 
 
 def begin(machines: Machines, given: list[str]) -> tuple[subprocess.Popen[str], ...]:
     """Both machines in a long run, after its second step. What the second prints is read later."""
-    both = tuple(machines.torchrun(node, *given, "trainer.steps=100000") for node in (0, 1))
-    wait_for_step(both[0])
-    return both
+    pair = tuple(machines.torchrun(node, *given, "trainer.steps=100000") for node in (0, 1))
+    wait_for_step(pair[0])
+    return pair
 
 
 @pytest.mark.timeout(1200)
 def test_two_machines_train_what_two_processes_of_one_machine_do(machines, given, tmp_path):
-    said = outputs(*(machines.torchrun(node, *given) for node in (0, 1)), within=600)
+    texts = outputs(*(machines.torchrun(node, *given) for node in (0, 1)), timeout=600)
     run = the_run(tmp_path)
-    assert status(run) == "finished" and f"run folder: {run}" in said[0]
-    assert "run folder" not in said[1] and "step" not in said[1], "only the first one speaks"
+    assert status(run) == "finished" and f"run folder: {run}" in texts[0]
+    assert "run folder" not in texts[1] and "step" not in texts[1], "only the first one speaks"
     run.rename(tmp_path / "several")
     command = [sys.executable, "train.py", *given, "backend.devices=2"]
     subprocess.run(command, cwd=ROOT, env=environment(), check=True, capture_output=True)
@@ -185,21 +185,21 @@ def test_two_machines_train_what_two_processes_of_one_machine_do(machines, given
 
 @pytest.mark.parametrize("node", [0, 1])
 def test_a_machine_that_dies_ends_the_other_and_the_run_resumes(node, machines, given, tmp_path):
-    both = begin(machines, given)
-    kill_tree(both[node].pid)
-    [said] = outputs(both[1 - node])
-    assert "another process of the run was lost" in said, said
+    pair = begin(machines, given)
+    kill_tree(pair[node].pid)
+    [text] = outputs(pair[1 - node])
+    assert "another process of the run was lost" in text, text
     run = the_run(tmp_path)
     if node:
-        assert status(run) == "failed" and f"resume={run}" in said
+        assert status(run) == "failed" and f"resume={run}" in text
     # The other number of machines, because any that shares the groups alike will do.
     command = [sys.executable, "train.py", f"resume={run}", "trainer.steps=5"]
-    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
     assert status(run) == "finished"
 
 
 def test_a_folder_that_is_not_shared_is_refused_before_anything_trains(machines, given, tmp_path):
-    both = [machines.torchrun(0, *given), machines.torchrun(1, *given, own_disk=tmp_path / "runs")]
-    said = outputs(*both)
-    assert "let output_dir= name a folder that all machines share" in said[1], said
+    pair = [machines.torchrun(0, *given), machines.torchrun(1, *given, own_disk=tmp_path / "runs")]
+    texts = outputs(*pair)
+    assert "let output_dir= name a folder that all machines share" in texts[1], texts

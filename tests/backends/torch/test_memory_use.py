@@ -30,11 +30,11 @@ def eight_rows() -> Batch:
     return batch_of(rows, random.normal(size=len(rows)).tolist(), weights=weights)
 
 
-def assert_near(found: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]) -> None:
-    assert found.keys() == exact.keys()
-    largest = max(float(gradient.abs().max()) for gradient in exact.values())
-    assert largest > 0
-    assert all((found[name] - g).abs().max() < 1e-5 * largest for name, g in exact.items())
+def assert_near(actual: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+    assert actual.keys() == expected.keys()
+    scale = max(float(gradient.abs().max()) for gradient in expected.values())
+    assert scale > 0
+    assert all((actual[name] - g).abs().max() < 1e-5 * scale for name, g in expected.items())
 
 
 # -- layers computed again ------------------------------------------------------------------------
@@ -50,31 +50,31 @@ BUILDS: dict[str, Callable[[str], Any]] = {
 def count_saved_bytes(policy: Policy, batch: Batch) -> int:
     """Memory of the tensors that a forward pass keeps for the backward pass, weights aside."""
     weights = {p.untyped_storage().data_ptr() for p in policy.machine.model.parameters()}
-    seen: dict[int, tuple[int, torch.Tensor]] = {}
+    tensors: dict[int, tuple[int, torch.Tensor]] = {}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:  # the tensor is kept, so that no address comes twice
-            seen[storage.data_ptr()] = storage.nbytes(), tensor
+            tensors[storage.data_ptr()] = storage.nbytes(), tensor
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         policy.machine.lm.compute_loss(batch, PLAIN, temperature=1.0)
-    return sum(size for size, _ in seen.values())
+    return sum(size for size, _ in tensors.values())
 
 
 @pytest.mark.parametrize("name", BUILDS)
 def test_layers_computed_again_give_the_same_gradient_from_less_memory(name, model_folder):
     batch, build = eight_rows(), BUILDS[name]
-    plain, frugal = (
-        policy_of(build(model_folder), gradient_checkpointing=on) for on in (False, True)
+    policy, lean_policy = (
+        policy_of(build(model_folder), gradient_checkpointing=flag) for flag in (False, True)
     )
-    exact = gradients(plain, batch, PLAIN)
-    assert max(float(g.abs().max()) for g in exact.values()) > 0
-    assert same(gradients(frugal, batch, PLAIN), exact)  # bit for bit
-    assert np.array_equal(frugal.score(batch), plain.score(batch))
+    expected = gradients(policy, batch, PLAIN)
+    assert max(float(g.abs().max()) for g in expected.values()) > 0
+    assert same(gradients(lean_policy, batch, PLAIN), expected)  # bit for bit
+    assert np.array_equal(lean_policy.score(batch), policy.score(batch))
     # What is left are the layers' inputs and what comes after the layers.
-    assert 0 < count_saved_bytes(frugal, batch) < 0.4 * count_saved_bytes(plain, batch)
+    assert 0 < count_saved_bytes(lean_policy, batch) < 0.4 * count_saved_bytes(policy, batch)
 
 
 # -- logits in parts ------------------------------------------------------------------------------
@@ -92,15 +92,15 @@ class LargestLogits(TorchDispatchMode):
         self._weights = {p.untyped_storage().data_ptr() for p in policy.machine.model.parameters()}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for tensor in made if isinstance(made, list | tuple) else [made]:
+        result = func(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, list | tuple) else [result]:
             if isinstance(tensor, torch.Tensor) and tensor.ndim and tensor.shape[-1] == VOCAB:
                 storage = tensor.untyped_storage()
                 gradient = tuple(tensor.shape) == (SHAPE["hidden_size"], VOCAB)
                 if storage.data_ptr() not in self._weights and not gradient:
                     self.count += 1
                     self.bytes = max(self.bytes, storage.nbytes())
-        return made
+        return result
 
 
 def with_targets(batch: Batch) -> Batch:
@@ -122,16 +122,16 @@ def test_the_logits_of_a_whole_batch_never_exist(algorithm, name, rows, model_fo
     if isinstance(algorithm, Sft):
         batch = with_targets(batch)
     limit = 4 * VOCAB * rows
-    found = []
-    for most in (2**28, limit):
-        monkeypatch.setattr(token_outputs, "LOGITS_BYTES", most)
+    results = []
+    for budget in (2**28, limit):
+        monkeypatch.setattr(token_outputs, "LOGITS_BYTES", budget)
         policy = policy_of(BUILDS[name](model_folder))
-        with LargestLogits(policy) as largest:
+        with LargestLogits(policy) as probe:
             scores = policy.score(batch)
             gradient = gradients(policy, batch, algorithm)
-        assert largest.count > 0
-        found.append((scores, gradient, largest.bytes))
-    (scores, gradient, whole), (scores_in_parts, gradient_in_parts, part) = found
+        assert probe.count > 0
+        results.append((scores, gradient, probe.bytes))
+    (scores, gradient, whole), (scores_in_parts, gradient_in_parts, part) = results
     assert part <= limit < whole
     assert np.abs(scores - scores_in_parts).max() < 1e-5
     assert_near(gradient_in_parts, gradient)
@@ -140,17 +140,17 @@ def test_the_logits_of_a_whole_batch_never_exist(algorithm, name, rows, model_fo
 # -- out of memory --------------------------------------------------------------------------------
 
 
-def fail_backward(policy: Policy, at: int, error: Exception, *, after: bool) -> list[int]:
+def fail_backward(policy: Policy, index: int, error: Exception, *, after: bool) -> list[int]:
     """Let a backward pass run out of memory before or after its gradients. Returns its calls."""
     calls: list[int] = []
-    real = policy.machine.backward
+    method = policy.machine.backward
 
     def backward(loss: torch.Tensor) -> None:
         calls.append(len(calls))
-        if calls[-1] != at:
-            return real(loss)
+        if calls[-1] != index:
+            return method(loss)
         if after:  # the worst that can happen: all gradients are there, and nobody knows
-            real(loss)
+            method(loss)
         raise error
 
     policy.machine.backward = backward
@@ -165,19 +165,19 @@ CPU = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to all
 @pytest.mark.parametrize(("error", "after"), [(CUDA, True), (CPU, False), (MemoryError(), False)])
 def test_no_sample_is_lost_when_memory_runs_out_in_the_middle(error, after, precision, capsys):
     batch = eight_rows()  # in two micro-batches
-    policy, smaller = (
+    policy, small_policy = (
         policy_of(qwen(), micro_batch_tokens=n, precision=precision) for n in (36, 18)
     )
     calls = fail_backward(policy, 1, error, after=after)
     metrics: list[dict[str, float]] = []
-    real = policy.update
-    policy.update = lambda *given: metrics.append(real(*given)) or metrics[-1]
-    found = gradients(policy, batch, PLAIN)
-    assert same(found, gradients(smaller, batch, PLAIN))  # bit for bit
+    update = policy.update
+    policy.update = lambda *args: metrics.append(update(*args)) or metrics[-1]
+    grads = gradients(policy, batch, PLAIN)
+    assert same(grads, gradients(small_policy, batch, PLAIN))  # bit for bit
     assert metrics[0]["update/halved"] == 1.0 and metrics[0]["update/skipped"] == 0.0
-    usual = smaller.update(batch, PLAIN)
-    same_names = [n for n in usual if n != "update/halved"]
-    assert {n: metrics[0][n] for n in same_names} == {n: usual[n] for n in same_names}
+    expected = small_policy.update(batch, PLAIN)
+    same_names = [n for n in expected if n != "update/halved"]
+    assert {n: metrics[0][n] for n in same_names} == {n: expected[n] for n in same_names}
     [line] = capsys.readouterr().out.splitlines()
     assert "out of memory with 3 x 12 tokens" in line and "micro_batch_tokens=18" in line
     # The rest of the run keeps to the smaller size.
@@ -190,13 +190,13 @@ def test_no_sample_is_lost_when_memory_runs_out_in_the_middle(error, after, prec
 def test_scores_are_complete_when_memory_runs_out():
     batch, policy = eight_rows(), policy_of(qwen(), micro_batch_tokens=36)
     expected = policy.score(batch)
-    real, calls = policy.machine.lm.forward, []
+    forward, calls = policy.machine.lm.forward, []
 
-    def compute(*given: Any, **named: Any) -> Any:
-        calls.append(given)
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
         if len(calls) == 2:
             raise CUDA
-        return real(*given, **named)
+        return forward(*args, **kwargs)
 
     policy.machine.lm.forward = compute
     assert np.abs(policy.score(batch) - expected).max() < 1e-6
@@ -208,8 +208,8 @@ def test_scores_are_complete_when_memory_runs_out():
 def test_what_cannot_be_split_must_fit(units):
     policy = policy_of(qwen(), micro_batch_tokens=1)
     fail_backward(policy, 0, CUDA, after=False)
-    with pytest.raises(DoesNotFit) as refused:
+    with pytest.raises(DoesNotFit) as error:
         policy.update(replace(eight_rows(), units=units), PLAIN)
-    what = "1 sequences of up to 2" if units is None else "8 sequences of up to 12"
-    assert str(refused.value).startswith(f"out of memory: {what} tokens must fit")
-    assert "backend.gradient_checkpointing=true" in str(refused.value)
+    text = "1 sequences of up to 2" if units is None else "8 sequences of up to 12"
+    assert str(error.value).startswith(f"out of memory: {text} tokens must fit")
+    assert "backend.gradient_checkpointing=true" in str(error.value)

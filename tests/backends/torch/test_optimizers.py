@@ -9,7 +9,7 @@ from wordle_rl.backends.torch.optimizers import build_optimizers
 from wordle_rl.policy.optim import Optim
 
 
-def owned(model: nn.Module, optim: Optim) -> dict[str, list[str]]:
+def list_names(model: nn.Module, optim: Optim) -> dict[str, list[str]]:
     """Names of the parameters that each optimiser moves."""
     names = {id(p): name for name, p in model.named_parameters()}
     return {
@@ -20,7 +20,7 @@ def owned(model: nn.Module, optim: Optim) -> dict[str, list[str]]:
 
 def test_muon_moves_the_matrices_of_the_layers_and_nothing_else():
     model = qwen()
-    names = owned(model, Optim(name="muon"))
+    names = list_names(model, Optim(name="muon"))
     assert all(".layers." in name and name.endswith("proj.weight") for name in names["ExactMuon"])
     assert len(names["ExactMuon"]) == 7 * model.config.num_hidden_layers
     assert "model.embed_tokens.weight" in names["AdamW"]
@@ -33,7 +33,7 @@ def test_under_lora_muon_moves_the_adapters_alone(tmp_path):
     qwen(340).save_pretrained(tmp_path)
     qwen_like_tokenizer().save_pretrained(tmp_path)
     model = lora_of(str(tmp_path))
-    names = owned(model, Optim(name="muon"))
+    names = list_names(model, Optim(name="muon"))
     assert set(names) == {"ExactMuon"} and all("lora_" in name for name in names["ExactMuon"])
 
 

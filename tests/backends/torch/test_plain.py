@@ -104,9 +104,9 @@ def test_games_are_played_and_scored_as_by_a_whole_forward_pass(model, grammar):
         draws=Draws(seed=1),
         knowledge=Knowledge(WORDS, build_table(WORDS)),
     )
-    played = play(player, new_games(["crane", "slate"] * 4, WORDS, Rules(max_turns=3)))
-    talks = [talk for [talk] in player.all_talks(played)]
-    assert len({len(talk.ids) for talk in talks}) > 2 < max(len(game.turns) for game in played)
+    games = play(player, new_games(["crane", "slate"] * 4, WORDS, Rules(max_turns=3)))
+    talks = [talk for [talk] in player.all_talks(games)]
+    assert len({len(talk.ids) for talk in talks}) > 2 < max(len(game.turns) for game in games)
     for talk, row in zip(talks, policy.score(pad(talks, 0)), strict=True):
         with torch.no_grad():
             logits = model(input_ids=torch.tensor([talk.ids])).logits[0].double()
@@ -131,8 +131,8 @@ def test_two_steps_of_grpo_change_what_is_trained_and_are_read_back(model, lora,
         assert np.isfinite(metrics["loss"]) and not metrics["update/skipped"]
         assert metrics["policy/sampler_gap"] < 1e-4 and metrics["grad_norm"] > 0
     after = weights_of(network)
-    moved = {name for name in before if not torch.equal(before[name], after[name])}
-    assert moved and all(("lora_" in name) == lora for name in moved)
+    names = {name for name in before if not torch.equal(before[name], after[name])}
+    assert names and all(("lora_" in name) == lora for name in names)
     assert not (lora and [name for name in after if "lora_" in name and "experts" in name])
     policy.save(tmp_path)
     policy.update(BATCH, Grpo(beta=0.0))
@@ -144,11 +144,11 @@ def test_an_adapter_below_scaled_logits_learns_as_by_the_family_s_own_code(tmp_p
     save(build("granite"), tmp_path)
     policy = policy_of(lora_of(str(tmp_path)))
     ids = [3, 9, 4, 30, 31]
-    found = gradients(policy, batch_of([(ids, [0, 0, 0, 1, 1])], [1.0]), Sft())
+    grads = gradients(policy, batch_of([(ids, [0, 0, 0, 1, 1])], [1.0]), Sft())
     (-full_forward(policy.machine.model, ids)[3:].mean()).backward()
     expected = {n: p.grad for n, p in policy.machine.model.named_parameters() if p.grad is not None}
-    assert found.keys() == expected.keys() and len(found) > 0
-    for name, gradient in found.items():
+    assert grads.keys() == expected.keys() and len(grads) > 0
+    for name, gradient in grads.items():
         assert torch.allclose(gradient, expected[name], rtol=1e-3, atol=1e-6), name
 
 

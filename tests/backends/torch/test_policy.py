@@ -61,8 +61,8 @@ def test_a_trainer_leaves_dropout_off(adapter, tmp_path):  # row 16
         validation_is_due=lambda: False,
     )
     fit(build_trainer(training, {}, []), TrainingModule(training, {}))
-    alone = trained(policy_of(lora_of(adapter)), updates=3)
-    assert same(weights_of(policy.machine.model), weights_of(alone.machine.model))
+    twin = trained(policy_of(lora_of(adapter)), updates=3)
+    assert same(weights_of(policy.machine.model), weights_of(twin.machine.model))
     assert not [*Path(tmp_path).iterdir()]
 
 
@@ -93,10 +93,10 @@ def test_an_adapter_moves_and_its_base_and_reference_do_not(model_folder):  # ro
 @pytest.mark.parametrize("build", [qwen, gemma])
 def test_rotary_frequencies_are_not_rounded_to_bfloat16(build):
     policy = policy_of(build(), precision="bf16")
-    copied = dict(policy.machine.lm.model.named_buffers())
-    assert copied
+    buffers = dict(policy.machine.lm.model.named_buffers())
+    assert buffers
     for name, buffer in policy.machine.model.named_buffers():
-        assert torch.equal(copied[name], buffer), name
+        assert torch.equal(buffers[name], buffer), name
 
 
 def test_steps_too_small_for_bfloat16_add_up():
@@ -113,20 +113,20 @@ def test_steps_too_small_for_bfloat16_add_up():
 def test_gradients_that_float16_cannot_hold_are_scaled(tmp_path):
     """Half of 2**-24 is 0 in float16, and there is nothing above 65,504."""
     batch = batch_of(ROWS, [1.0, -1.0, 1.0], weights=[1e-9] * 3)
-    half, exact = (policy_of(qwen(), precision=name) for name in ("fp16", "fp32"))
-    wanted = torch.cat([g.flatten() for g in gradients(exact, batch, PLAIN).values()])
+    half_policy, full_policy = (policy_of(qwen(), precision=name) for name in ("fp16", "fp32"))
+    expected = torch.cat([g.flatten() for g in gradients(full_policy, batch, PLAIN).values()])
 
     def find_error(scale: float) -> float:
-        state = {**half.machine._scaler.state_dict(), "scale": scale}
-        half.machine._scaler.load_state_dict(state)
-        found = torch.cat([g.flatten() for g in gradients(half, batch, PLAIN).values()])
-        return float((found - wanted).norm() / wanted.norm())
+        state = {**half_policy.machine._scaler.state_dict(), "scale": scale}
+        half_policy.machine._scaler.load_state_dict(state)
+        actual = torch.cat([g.flatten() for g in gradients(half_policy, batch, PLAIN).values()])
+        return float((actual - expected).norm() / expected.norm())
 
     assert find_error(1.0) > 0.5
     assert find_error(2.0**80) < 0.02  # halved until it fits
-    scale = half.machine._scaler.get_scale()
+    scale = half_policy.machine._scaler.get_scale()
     assert 2.0**16 < scale < 2.0**80
-    half.save(tmp_path)
-    resumed = policy_of(qwen(), precision="fp16")
-    resumed.load(tmp_path)
-    assert resumed.machine._scaler.get_scale() == scale
+    half_policy.save(tmp_path)
+    new_policy = policy_of(qwen(), precision="fp16")
+    new_policy.load(tmp_path)
+    assert new_policy.machine._scaler.get_scale() == scale

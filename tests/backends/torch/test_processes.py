@@ -70,8 +70,8 @@ class Member:
 
     def add_up(self, tensors: Any) -> None:
         parts = self.gather([tensor.clone() for tensor in tensors])
-        for tensor, *of_all in zip(tensors, *parts, strict=True):
-            tensor.copy_(sum(of_all))
+        for tensor, *terms in zip(tensors, *parts, strict=True):
+            tensor.copy_(sum(terms))
 
 
 def policy_for(processes: Any) -> Policy:
@@ -91,7 +91,7 @@ def policy_for(processes: Any) -> Policy:
     return policy
 
 
-def together(size: int, work: Callable[[Policy], Any]) -> list[Any]:
+def run_together(size: int, work: Callable[[Policy], Any]) -> list[Any]:
     """What work returns in each of the processes, which start with equal policies."""
     if size == 1:
         return [work(policy_for(ALONE))]
@@ -110,7 +110,7 @@ def steps(
     return [train_step(step_of(policy, setup, number)) for number in range(3)]
 
 
-def odd(turn: PlayedTurn) -> float:
+def odd_reward(turn: PlayedTurn) -> float:
     return float(turn.tokens % 2) + 0.1 * turn.state.turn
 
 
@@ -121,22 +121,22 @@ def games_of(result: StepResult) -> list[Any]:
     ]
 
 
-def assert_equal_steps(ours: list[StepResult], theirs: list[StepResult]) -> None:
-    for mine, other in zip(ours, theirs, strict=True):
-        assert games_of(mine) == games_of(other)
-        for one, two in zip(mine.advantages, other.advantages, strict=True):
+def assert_equal_steps(results: list[StepResult], expected: list[StepResult]) -> None:
+    for result, target in zip(results, expected, strict=True):
+        assert games_of(result) == games_of(target)
+        for a, b in zip(result.advantages, target.advantages, strict=True):
             # Values and log-probabilities, if they enter, are float32, and rows are batched anew.
-            assert np.allclose(one, two, rtol=1e-5, atol=1e-5)
-        assert mine.metrics.keys() == other.metrics.keys()
-        for name, value in other.metrics.items():
-            assert np.isclose(mine.metrics[name], value, 1e-4, 1e-5, equal_nan=True), name
+            assert np.allclose(a, b, rtol=1e-5, atol=1e-5)
+        assert result.metrics.keys() == target.metrics.keys()
+        for name, value in target.metrics.items():
+            assert np.isclose(result.metrics[name], value, 1e-4, 1e-5, equal_nan=True), name
 
 
-def assert_close_weights(ours: Policy, theirs: Policy) -> None:
-    mine, start = weights_of(ours.machine.model), weights_of(qwen(340))
-    for name, weight in weights_of(theirs.machine.model).items():
+def assert_close_weights(policy: Policy, reference: Policy) -> None:
+    weights, start = weights_of(policy.machine.model), weights_of(qwen(340))
+    for name, weight in weights_of(reference.machine.model).items():
         assert (weight - start[name]).abs().max() > 1e-4, "it must learn"
-        assert torch.allclose(mine[name], weight, rtol=1e-5, atol=1e-5), name
+        assert torch.allclose(weights[name], weight, rtol=1e-5, atol=1e-5), name
 
 
 KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -170,10 +170,10 @@ def test_several_processes_play_and_learn_what_one_does(kind, size):  # rows 11 
     algorithm, recipe = KINDS[kind]
 
     def work(policy: Policy) -> Any:
-        return policy, steps(policy, algorithm, odd, **recipe)
+        return policy, steps(policy, algorithm, odd_reward, **recipe)
 
-    [(alone, expected)] = together(1, work)
-    for policy, results in together(size, work):
+    [(reference, expected)] = run_together(1, work)
+    for policy, results in run_together(size, work):
         for result in results:
             # row 11; with best_of a secret has a group for each turn
             assert len({(r.group % 6, r.game.secret) for r in result.rollouts}) == 6
@@ -181,33 +181,33 @@ def test_several_processes_play_and_learn_what_one_does(kind, size):  # rows 11 
                 {r.group for r in result.rollouts}
             )
         assert_equal_steps(results, expected)
-        assert_close_weights(policy, alone)
+        assert_close_weights(policy, reference)
 
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_a_process_whose_groups_teach_nothing_learns_from_the_others(size):  # row 13
-    def rare(turn: PlayedTurn) -> float:
+    def rare_reward(turn: PlayedTurn) -> float:
         return float(turn.guess == "sleep" and turn.tokens % 2)
 
     def work(policy: Policy) -> Any:
-        results = steps(policy, Grpo(beta=0.0), rare, groups=size, num_generations=2)
-        mine = share(size, policy.processes)
+        results = steps(policy, Grpo(beta=0.0), rare_reward, groups=size, num_generations=2)
+        groups = share(size, policy.processes)
         taught = [
             any(
                 advantages.any()
                 for advantages, r in zip(result.advantages, result.rollouts, strict=True)
-                if r.group in mine
+                if r.group in groups
             )
             for result in results
         ]
         return policy, results, taught
 
-    [(alone, expected, _)] = together(1, work)
-    ran = together(size, work)
-    assert not all(all(taught) for _, _, taught in ran), "some groups must teach nothing"
-    for policy, results, _ in ran:
+    [(reference, expected, _)] = run_together(1, work)
+    outputs = run_together(size, work)
+    assert not all(all(taught) for _, _, taught in outputs), "some groups must teach nothing"
+    for policy, results, _ in outputs:
         assert_equal_steps(results, expected)
-        assert_close_weights(policy, alone)
+        assert_close_weights(policy, reference)
 
 
 def test_all_processes_skip_an_update_that_is_not_finite_in_one():
@@ -215,7 +215,7 @@ def test_all_processes_skip_an_update_that_is_not_finite_in_one():
         batch = batch_of([([3, 9, 4], [0, 1, 1])], [float("nan") if policy.processes.rank else 1.0])
         return policy, policy.update(batch, Grpo(beta=0.0))
 
-    for policy, metrics in together(2, work):
+    for policy, metrics in run_together(2, work):
         assert metrics["update/skipped"] == 1.0
         assert same(weights_of(policy.machine.model), weights_of(qwen(340)))
 
@@ -225,15 +225,15 @@ def test_all_processes_skip_an_update_that_is_not_finite_in_one():
 
 @pytest.mark.parametrize("stops", [False, True])
 def test_two_processes_over_gloo_train_what_one_does(stops, tmp_path):  # rows 11, 13 and 22
-    given = settings(tmp_path, "grpo with a reference")
+    args = settings(tmp_path, "grpo with a reference")
     (root := tmp_path / "runs").mkdir()
-    _, one = run(root, *given)
-    together = partial(run, root, *given, "backend.devices=2")
+    _, expected = run(root, *args)
+    launch = partial(run, root, *args, "backend.devices=2")
     if stops:
-        stop(Policy, "update", 3, signal.SIGINT, together)
-        [two] = set(root.iterdir()) - {one}
-        assert_saved(two, 3)
-        resume(two)
+        stop(Policy, "update", 3, signal.SIGINT, launch)
+        [folder] = set(root.iterdir()) - {expected}
+        assert_saved(folder, 3)
+        resume(folder)
     else:
-        _, two = together()
-    assert_close_runs(two, one)
+        _, folder = launch()
+    assert_close_runs(folder, expected)

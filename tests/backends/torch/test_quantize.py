@@ -45,40 +45,40 @@ def test_a_base_in_4_bits_computes_with_the_rounded_weights(model_folder):
     """The expected scores come from a plain model that holds the rounded weights in float32."""
     from bitsandbytes.functional import dequantize_4bit
 
-    quantised = load(model_folder)
-    rounded = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32)
+    model = load(model_folder)
+    rounded_model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32)
     count = 0
     with torch.no_grad():
-        plain = dict(rounded.named_parameters())
-        for name, parameter in quantised.get_base_model().named_parameters():
+        params = dict(rounded_model.named_parameters())
+        for name, parameter in model.get_base_model().named_parameters():
             if parameter.dtype == torch.uint8:
-                weight = plain[name.replace(".base_layer", "")]
-                exact = weight.clone()
+                weight = params[name.replace(".base_layer", "")]
+                source = weight.clone()
                 weight.copy_(dequantize_4bit(parameter.data, parameter.quant_state))
-                assert 0 < (weight - exact).abs().mean() < 0.4 * exact.abs().mean()
+                assert 0 < (weight - source).abs().mean() < 0.4 * source.abs().mean()
                 count += 1
     assert count == 14  # the seven products of both layers, and not the head
     batch = batch_of(ROWS, [0.7, -1.3, 0.4])
-    scores, expected = policy_of(quantised).score(batch), policy_of(rounded).score(batch)
+    scores, expected = policy_of(model).score(batch), policy_of(rounded_model).score(batch)
     assert np.abs(scores - expected).max() < 1e-4
-    original = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32)
-    assert np.abs(scores - policy_of(original).score(batch)).max() > 1e-3
+    base_model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32)
+    assert np.abs(scores - policy_of(base_model).score(batch)).max() > 1e-3
 
 
 @needs_bitsandbytes
 def test_an_adapter_learns_on_it_as_well_after_rollouts_as_before(model_folder):
-    policy, fresh = policy_of(load(model_folder)), policy_of(load(model_folder))
+    policy, twin = policy_of(load(model_folder)), policy_of(load(model_folder))
     batch = play_bandit(policy, 0)
     assert batch is not None
-    assert same(gradients(policy, batch, PLAIN), gradients(fresh, batch, PLAIN))
+    assert same(gradients(policy, batch, PLAIN), gradients(twin, batch, PLAIN))
     before = weights_of(policy.machine.model)
     assert policy.update(batch, PLAIN)["update/skipped"] == 0.0
     after = weights_of(policy.machine.model)
-    changed = {name for name in before if not torch.equal(before[name], after[name])}
-    assert changed and all("lora_" in name for name in changed)
-    trained, everything = policy.machine.num_parameters
-    plain = policy_of(load(model_folder, quantize=None)).machine.num_parameters
-    assert (trained, everything) == plain
+    names = {name for name in before if not torch.equal(before[name], after[name])}
+    assert names and all("lora_" in name for name in names)
+    count, total = policy.machine.num_parameters
+    expected = policy_of(load(model_folder, quantize=None)).machine.num_parameters
+    assert (count, total) == expected
 
 
 def test_without_the_library_one_line_names_the_extra(model_folder, monkeypatch, capsys):

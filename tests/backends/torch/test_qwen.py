@@ -30,7 +30,7 @@ def small_qwen(tmp_path_factory) -> Path:
 def run_folder(small_qwen: Path, tmp_path_factory) -> Path:
     """Three GRPO steps of the documented command with model.path put in its place."""
     root = tmp_path_factory.mktemp("runs")
-    given = [
+    args = [
         "model=qwen3b",
         "reward=phase2",
         f"model.path={small_qwen}",
@@ -56,7 +56,7 @@ def run_folder(small_qwen: Path, tmp_path_factory) -> Path:
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.filterwarnings("ignore", category=UserWarning)
         patch.setattr(HFTokenizer, "decode", read)
-        train(composed(*given), given)
+        train(composed(*args), args)
     [folder] = root.iterdir()
     return folder
 

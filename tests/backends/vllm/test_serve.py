@@ -28,8 +28,8 @@ pytestmark = pytest.mark.usefixtures("quiet")
 @pytest.fixture(scope="module")
 def base(tmp_path_factory) -> list[str]:
     """The overrides of a small run with LoRA. Its model is on disk."""
-    given = settings(tmp_path_factory.mktemp("served"), "lora")
-    return [*given, "trainer.report=false", "rollout.engine=vllm", "vllm.retries=2"]
+    args = settings(tmp_path_factory.mktemp("served"), "lora")
+    return [*args, "trainer.report=false", "rollout.engine=vllm", "vllm.retries=2"]
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +40,15 @@ def folder(base) -> str:
 @pytest.fixture
 def start(folder) -> Iterator[Callable[..., SmallServer]]:
     """Starts a server of the run's model."""
-    started: list[SmallServer] = []
+    servers: list[SmallServer] = []
 
-    def new(model: Any = None, **options: Any) -> SmallServer:
+    def make_server(model: Any = None, **options: Any) -> SmallServer:
         model = model or AutoModelForCausalLM.from_pretrained(folder).eval()
-        started.append(SmallServer(model, **options))
-        return started[-1]
+        servers.append(SmallServer(model, **options))
+        return servers[-1]
 
-    yield new
-    for server in started:
+    yield make_server
+    for server in servers:
         server.close()
 
 
@@ -66,7 +66,7 @@ def test_each_update_reaches_all_servers_which_play_every_game(root, base, start
     _, path = run(root, *base, urls(*servers), "trainer.steps=3", "vllm.most_gap=1e-4")
     assert "neither the seed nor resume= repeats games" in capsys.readouterr().out
     for server in servers:
-        loads = [body for asked, body in server.asked if asked == LOAD]
+        loads = [body for route, body in server.asked if route == LOAD]
         # The first adapter, and one after each update.
         assert len({body["lora_path"] for body in loads}) == 4
         assert len({body["lora_name"] for body in loads}) == 1
@@ -107,11 +107,11 @@ def test_a_run_that_loses_all_servers_is_saved_and_continues_with_others(
 @pytest.mark.slow
 def test_a_step_whose_validation_was_lost_is_kept(root, base, start, monkeypatch):
     server = start()
-    validate, lost = Training._validate, []
+    validate, failures = Training._validate, []
 
     def fail_once(training: Training, step: int, *arguments: Any) -> Any:
-        if step == 3 and not lost:
-            lost.append(step)
+        if step == 3 and not failures:
+            failures.append(step)
             raise EngineLost("no vLLM server answers")
         return validate(training, step, *arguments)
 
@@ -139,8 +139,8 @@ def setup(base) -> Any:
     return build_experiment(resolve(composed(*base, "sampling.temperature=0.7")))
 
 
-def served(policy: Policy, setup: Any, run_folder: Any, *servers: SmallServer, **given: str):
-    settings = ServerSettings(urls=[server.url for server in servers], **given)
+def attach(policy: Policy, setup: Any, run_folder: Any, *servers: SmallServer, **fields: str):
+    settings = ServerSettings(urls=[server.url for server in servers], **fields)
     save = partial(save_adapter, policy.machine.model)
     return serve(policy, replace(setup, servers=settings), run_folder, save=save, vocabulary=340)
 
@@ -157,22 +157,22 @@ SERVERS: dict[str, Callable[[Any], SmallServer]] = {
 
 @pytest.mark.parametrize("said", SERVERS)
 def test_a_server_that_does_not_fit_is_refused_in_one_line(policy, setup, start, said, tmp_path):
-    good, server = start(), SERVERS[said](start)
+    peer, server = start(), SERVERS[said](start)
     server.raw_logprobs = "processed" in said
     if "answer" in said:
         server.close()
-    with pytest.raises(ConfigError) as refused, served(policy, setup, tmp_path, good, server):
+    with pytest.raises(ConfigError) as error, attach(policy, setup, tmp_path, peer, server):
         pytest.fail("it plays")
-    line = str(refused.value)
+    line = str(error.value)
     assert said.format(url=server.url) in line and "\n" not in line
-    assert not list(tmp_path.iterdir()) and not good.adapters
+    assert not list(tmp_path.iterdir()) and not peer.adapters
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(policy, setup, start, tmp_path):
     (tmp_path / "file").touch()
     server, at = start(), str(tmp_path / "file" / "in")
-    said = f"vllm.folder={at} cannot be written: "
-    with pytest.raises(ConfigError, match=said), served(policy, setup, tmp_path, server, folder=at):
+    text = f"vllm.folder={at} cannot be written: "
+    with pytest.raises(ConfigError, match=text), attach(policy, setup, tmp_path, server, folder=at):
         pytest.fail("it plays")
     assert not server.asked, "the folder comes first"
 
@@ -189,6 +189,6 @@ def test_a_folder_that_cannot_be_written_is_one_line(policy, setup, start, tmp_p
     ],
 )
 def test_settings_that_cannot_work_are_told_before_a_model_is_loaded(base, overrides, said):
-    keep = [o for o in base if not o.startswith(("backend.", "optim=", "optim."))]
+    args = [o for o in base if not o.startswith(("backend.", "optim=", "optim."))]
     with pytest.raises(ConfigError, match=said):
-        build_experiment(resolve(composed(*keep, *overrides)))
+        build_experiment(resolve(composed(*args, *overrides)))

@@ -35,9 +35,9 @@ def adapter(model_folder, tmp_path_factory) -> str:
 
 @pytest.fixture
 def servers() -> Iterator[list[SmallServer]]:
-    several = [SmallServer(qwen(340).eval(), seed=seed) for seed in range(2)]
-    yield several
-    for server in several:
+    fleet = [SmallServer(qwen(340).eval(), seed=seed) for seed in range(2)]
+    yield fleet
+    for server in fleet:
         server.close()
 
 
@@ -45,22 +45,22 @@ def servers() -> Iterator[list[SmallServer]]:
 def started(servers, adapter, monkeypatch) -> Iterator[Callable[..., VllmEngine]]:
     """Makes an engine on the servers that pauses for a hundredth of the time."""
     monkeypatch.setattr(vllm, "_PAUSE", 0.01)
-    made = []
+    engines = []
 
     def start(**settings: Any) -> VllmEngine:
-        made.append(served_by(servers, **{"prompts_at_once": 1, **settings}))
-        made[-1].load(adapter)
-        return made[-1]
+        engines.append(served_by(servers, **{"prompts_at_once": 1, **settings}))
+        engines[-1].load(adapter)
+        return engines[-1]
 
     yield start
-    for engine in made:
+    for engine in engines:
         engine.close()
 
 
 def ask(engine: VllmEngine, count: int) -> list[list[int]]:
     """The ids of answers to so many equal prompts."""
     greedy = Sampling(temperature=0.0, max_tokens=4)
-    return [one.ids for one in engine.complete([[1, 2]] * count, greedy, np.zeros((count, 4)))]
+    return [row.ids for row in engine.complete([[1, 2]] * count, greedy, np.zeros((count, 4)))]
 
 
 def counts(servers: list[SmallServer]) -> list[int]:
@@ -104,11 +104,11 @@ FAULTS: dict[str, Any] = {
     "a token that the model lacks": change("token_ids", lambda ids: [*ids[:-1], 340]),
     "tokens behind the stop token": change("token_ids", lambda ids: [99, *ids[1:]]),
     "an answer cut short": change("token_ids", lambda ids: ids[:2]),
-    "a log-probability too few": change("token_logprobs", lambda found: found[:-1]),
-    "a log-probability that is none": change("token_logprobs", lambda found: [None, *found[1:]]),
+    "a log-probability too few": change("token_logprobs", lambda values: values[:-1]),
+    "a log-probability that is none": change("token_logprobs", lambda values: [None, *values[1:]]),
     "a log-probability that is NaN": change("token_logprobs", lambda f: [math.nan, *f[1:]]),
-    "a positive log-probability": change("token_logprobs", lambda found: [0.5, *found[1:]]),
-    "an impossible token": change("token_logprobs", lambda found: [-9999.0, *found[1:]]),
+    "a positive log-probability": change("token_logprobs", lambda values: [0.5, *values[1:]]),
+    "an impossible token": change("token_logprobs", lambda values: [-9999.0, *values[1:]]),
     "log-probabilities of other tokens": change("tokens", lambda names: names[::-1]),
     "no log-probabilities": change("logprobs", None),
 }
@@ -118,17 +118,17 @@ def test_what_cannot_be_trained_on_is_refused_in_one_line(servers):
     # Answers have five tokens. 99 counts as a stop token in the check alone.
     request = replace(REQUEST, stop_ids=frozenset({99}))
     request.body = lambda model: REQUEST.body(model)
-    small = servers[0]
-    client, hasty = Server(small.url, timeout=60.0), Server(small.url, timeout=0.5)
+    server = servers[0]
+    client, fast_client = Server(server.url, timeout=60.0), Server(server.url, timeout=0.5)
     for name, fault in FAULTS.items():
-        small.faults = [fault]
-        with pytest.raises(ServerError) as refused:
-            (hasty if fault == "slow" else client).complete("base", request)
-        assert small.url in str(refused.value) and "\n" not in str(refused.value), name
+        server.faults = [fault]
+        with pytest.raises(ServerError) as error:
+            (fast_client if fault == "slow" else client).complete("base", request)
+        assert server.url in str(error.value) and "\n" not in str(error.value), name
     with pytest.raises(ServerError, match="404: The model `nobody` does not exist"):
         client.complete("nobody", request)
     assert client.complete("base", request)
-    client.client.close(), hasty.client.close()
+    client.client.close(), fast_client.client.close()
 
 
 # -- several servers ------------------------------------------------------------------------------
@@ -176,9 +176,9 @@ def test_without_any_server_the_engine_is_lost_with_both_reasons(servers, starte
     engine = started(retries=2)
     servers[0].faults = ["crash"] * 99
     servers[1].close()
-    with pytest.raises(EngineLost) as lost:
+    with pytest.raises(EngineLost) as error:
         ask(engine, 3)
-    text = str(lost.value)
+    text = str(error.value)
     assert text.startswith("no vLLM server answers after 2 retries: ") and "\n" not in text
     assert all(server.url in text for server in servers) and "EngineCore" in text
 
@@ -194,7 +194,7 @@ def test_a_server_that_only_sends_nonsense_is_given_up(servers, started):
 
 
 def test_a_server_that_comes_back_with_another_model_never_plays(servers, started, adapter):
-    def compare(url: str, drawn: Any) -> None:
+    def compare(url: str, answers: Any) -> None:
         if url == servers[0].url and changed:
             raise ServerError(f"{url} differs from the trainer")
 
@@ -210,11 +210,11 @@ def test_a_server_that_comes_back_with_another_model_never_plays(servers, starte
 
 
 def test_a_signal_ends_the_wait_for_servers(servers, started):
-    asked = []
+    calls = []
 
     def check() -> None:
-        asked.append(1)
-        if len(asked) > 3:
+        calls.append(1)
+        if len(calls) > 3:
             raise Interrupted(2)
 
     engine = started(retries=1000, check=check)

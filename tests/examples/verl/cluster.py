@@ -51,20 +51,20 @@ def ray_nodes(count: int, log: Path) -> Iterator[dict[str, str]]:
     everybody's.
     """
     package = __name__.rpartition(".")[0]
-    here = Path(sys.executable).parent
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    bin_dir = Path(sys.executable).parent
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     room = Path(tempfile.mkdtemp(prefix="wrl-", dir="/tmp"))  # sockets need a short path
     # Packages of verl's environment bring a package tests of their own, which would hide ours.
-    ours = room / "ours" / "tests"
-    ours.mkdir(parents=True)
-    (ours / "__init__.py").write_text(f"__path__ = [{str(ROOT / 'tests')!r}]\n")
+    tests_dir = room / "ours" / "tests"
+    tests_dir.mkdir(parents=True)
+    (tests_dir / "__init__.py").write_text(f"__path__ = [{str(ROOT / 'tests')!r}]\n")
     env = {
         **os.environ,
-        "PATH": f"{here}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{bin_dir}{os.pathsep}{os.environ['PATH']}",
         "PYTHON": sys.executable,
-        "PYTHONPATH": f"{ours.parent}{os.pathsep}{ROOT}",
+        "PYTHONPATH": f"{tests_dir.parent}{os.pathsep}{ROOT}",
         "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "1",
@@ -79,8 +79,8 @@ def ray_nodes(count: int, log: Path) -> Iterator[dict[str, str]]:
         "VERL_USE_EXTERNAL_MODULES": f"{package}.platform",
         "VERL_ENGINE_DEVICE": "cuda",
     }
-    common = [
-        str(here / "ray"),
+    arguments = [
+        str(bin_dir / "ray"),
         "start",
         "--block",
         "--node-ip-address=127.0.0.1",
@@ -90,23 +90,23 @@ def ray_nodes(count: int, log: Path) -> Iterator[dict[str, str]]:
         "--disable-usage-stats",
     ]
     head = ["--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={room}"]
-    started: list[subprocess.Popen[bytes]] = []
-    own = {key: value for key, value in env.items() if key != "RAY_ADDRESS"}
+    processes: list[subprocess.Popen[bytes]] = []
+    node_env = {key: value for key, value in env.items() if key != "RAY_ADDRESS"}
     try:
         for number in range(count):
-            command = [*common, *(head if number == 0 else [f"--address={env['RAY_ADDRESS']}"])]
+            command = [*arguments, *(head if number == 0 else [f"--address={env['RAY_ADDRESS']}"])]
             file = log / f"ray_{number}.log"
             with file.open("wb") as output:
-                started.append(
-                    subprocess.Popen(command, env=own, stdout=output, stderr=subprocess.STDOUT)
+                processes.append(
+                    subprocess.Popen(command, env=node_env, stdout=output, stderr=subprocess.STDOUT)
                 )
             end = time.monotonic() + 600
             while "Ray runtime started" not in file.read_text():
-                assert started[-1].poll() is None and time.monotonic() < end, file.read_text()
+                assert processes[-1].poll() is None and time.monotonic() < end, file.read_text()
                 time.sleep(0.2)
         yield env
     finally:
-        for process in started:  # some of it ignores SIGTERM
+        for process in processes:  # some of it ignores SIGTERM
             kill_tree(process.pid)
             process.wait()
         shutil.rmtree(room, ignore_errors=True)

@@ -11,7 +11,7 @@ import torch
 from verl.plugin.platform.platform_base import PlatformBase
 from verl.plugin.platform.platform_manager import PlatformRegistry
 
-_QUIET = (
+_NO_OPS = (
     *("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"),
     *("memory_cached", "empty_cache", "reset_peak_memory_stats", "set_device", "ipc_collect"),
 )
@@ -25,12 +25,12 @@ class _Device(types.ModuleType):
             return lambda *_, **__: (0, 0) if name == "mem_get_info" else "cpu"
         if name in ("get_rng_state", "set_rng_state"):
             return getattr(torch, name)
-        return (lambda *_, **__: 0) if name in _QUIET else getattr(torch.cpu, name)
+        return (lambda *_, **__: 0) if name in _NO_OPS else getattr(torch.cpu, name)
 
 
 _DEVICE = _Device("cpu_device")
 _DEVICE.is_available = lambda: False  # of CUDA, which verl means
-_SAYS = {
+_FACTS = {
     "is_available": True,
     "current_device": "cpu",
     "device_count": 1,
@@ -43,12 +43,12 @@ _SAYS = {
 }
 
 
-def _saying(answer: Any) -> Any:
+def _const(answer: Any) -> Any:
     return lambda self, *_, **__: answer
 
 
 # One device per process. It does nothing where nothing is said of it.
-_methods = {name: _saying(_SAYS.get(name)) for name in (*PlatformBase.__abstractmethods__, *_SAYS)}
+_methods = {name: _const(_FACTS.get(name)) for name in (*PlatformBase.__abstractmethods__, *_FACTS)}
 _methods |= dict.fromkeys(
     ("manual_seed", "manual_seed_all"), lambda self, seed: torch.manual_seed(seed)
 )
@@ -62,8 +62,8 @@ _join = torch.distributed.init_process_group
 
 def _join_once(backend: str | None = None, *args: Any, **kwargs: Any) -> Any:
     """torch refuses `cpu:gloo,cpu:gloo`, which verl makes of the CPU and the device."""
-    once = "cpu:gloo" if backend == "cpu:gloo,cpu:gloo" else backend
-    return _join(once, *args, **kwargs)
+    kind = "cpu:gloo" if backend == "cpu:gloo,cpu:gloo" else backend
+    return _join(kind, *args, **kwargs)
 
 
 torch.distributed.init_process_group = _join_once

@@ -39,10 +39,10 @@ class Server:
             temperature=float(params["temperature"]), max_tokens=int(params["max_tokens"])
         )
         uniforms = self.draws.random((1, sampling.max_tokens))
-        [drawn] = engine.complete([list(prompt_ids)], sampling, uniforms)
+        [completion] = engine.complete([list(prompt_ids)], sampling, uniforms)
         return TokenOutput(
-            token_ids=drawn.ids,
-            log_probs=drawn.logprobs,
+            token_ids=completion.ids,
+            log_probs=completion.logprobs,
             stop_reason="completed",
             extra_fields={"global_steps": self.version},
         )
@@ -50,8 +50,8 @@ class Server:
     def load(self, weights: dict[str, Any], version: int | None) -> None:
         state = {name: torch.as_tensor(value) for name, value in weights.items()}
         missing, unexpected = self.model.load_state_dict(state, strict=False)
-        tied = {"lm_head.weight"}  # the same tensor as the embedding
-        if set(missing) - tied or unexpected:
+        ties = {"lm_head.weight"}  # the same tensor as the embedding
+        if set(missing) - ties or unexpected:
             raise ValueError(f"missing {missing}, unexpected {unexpected}")
         self.version = version
 

@@ -66,9 +66,9 @@ def locate_base(adapter: Path, name: str) -> str:
     base = base_of(adapter)
     if (path := base.get("path")) is None or base.get("name") != name:
         return locate(name)
-    for place in (path, locate(name)):
-        if Path(place).is_dir():
-            return place
+    for folder in (path, locate(name)):
+        if Path(folder).is_dir():
+            return folder
     raise ConfigError(
         f"{adapter}: its base {name} is missing, which was in {path}: bring it back, resume its "
         "run with model.path=<where it is>, or write that into adapter_config.json"
@@ -111,15 +111,15 @@ def _choose_parts(size: int, *, whole: bool) -> list[tuple[int, int]]:
 
 
 def _list_tensors(file: Path) -> Iterator[tuple[str, str, str, str, int, int]]:
-    """Name, type, shape, file, place and bytes of each tensor of a safetensors file."""
+    """Name, type, shape, file, offset and bytes of each tensor of a safetensors file."""
     with file.open("rb") as stream:
         (length,) = struct.unpack("<Q", stream.read(8))
         header: dict[str, Any] = json.loads(stream.read(length))
     for name, entry in header.items():
         if name != "__metadata__":
             begin, end = entry["data_offsets"]
-            place = 8 + length + begin
-            yield name, entry["dtype"], str(entry["shape"]), str(file), place, end - begin
+            offset = 8 + length + begin
+            yield name, entry["dtype"], str(entry["shape"]), str(file), offset, end - begin
 
 
 def _find_folder(location: str, revision: str) -> Path | None:

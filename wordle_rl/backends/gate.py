@@ -57,17 +57,17 @@ def check_config(location: str, given: dict[str, Any]) -> None:
     if kind not in CONFIG_MAPPING:
         return
     config: Any = CONFIG_MAPPING[kind].from_dict({**given})
-    place = f"model.path={location}: its config.json"
+    file = f"model.path={location}: its config.json"
     for entries in _NEEDS.get(kind, ()):
         if not given.keys() & {*entries}:
-            raise ConfigError(f"{place} lacks {entries[0]}, which libraries would fill in")
+            raise ConfigError(f"{file} lacks {entries[0]}, which libraries would fill in")
     for name, value in _find_unknown(given, config):
         raise ConfigError(
-            f"{place} has {name}={value!r}, which a model of type {kind} does not use: take the "
+            f"{file} has {name}={value!r}, which a model of type {kind} does not use: take the "
             "entry out of a copy if it changes nothing, or name the right model_type"
         )
     if getattr(config.get_text_config(), "use_bidirectional_attention", None):
-        raise ConfigError(f"{place} has use_bidirectional_attention: such a model cannot answer")
+        raise ConfigError(f"{file} has use_bidirectional_attention: such a model cannot answer")
 
 
 def _find_unknown(file_config: dict[str, Any], config: Any) -> Iterator[tuple[str, Any]]:

@@ -22,10 +22,10 @@ def upload(folder: Path, name: str) -> None:
     """Upload a folder, its card included, as a private model. Raises ConfigError."""
     hub = huggingface_hub.HfApi()
     try:
-        place = hub.create_repo(name, private=True, exist_ok=True)
+        url = hub.create_repo(name, private=True, exist_ok=True)
         hub.upload_folder(repo_id=name, folder_path=folder)
     except (HTTPError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         command = f"hf upload {name} {shlex.quote(str(folder))}"
         raise ConfigError(f"{folder} is written but not uploaded ({reason}): {command}") from error
-    print(f"{place}: private, until you change that in its settings")
+    print(f"{url}: private, until you change that in its settings")

@@ -43,7 +43,7 @@ def save_generation(folder: Path, config: Mapping[str, Any], stops: Collection[i
 
 
 def add_older_form(folder: Path) -> None:
-    """Add to a model's config.json how places are rotated, in the older form."""
+    """Add to a model's config.json how positions are rotated, in the older form."""
     config = read_object(folder / "config.json")
     if "text_config" in config:
         text = config["text_config"]
@@ -52,7 +52,7 @@ def add_older_form(folder: Path) -> None:
 
 
 def describe_rotation(config: dict[str, Any]) -> dict[str, Any]:
-    """The entries of a config.json that say in the older form how places are rotated.
+    """The entries of a config.json that say in the older form how positions are rotated.
 
     Empty for a config in that form.
     """

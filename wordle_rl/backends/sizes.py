@@ -25,7 +25,7 @@ FAMILIES = (
 )
 _WRAPPERS = {"gemma3": "gemma3_text"}  # models with images -> their language model
 _FAST_FAMILIES = ("gemma3_text", "llama", "qwen2", "qwen3")
-_ROTATIONS = ("default", "linear")  # which depend on a token's place alone
+_ROTATIONS = ("default", "linear")  # which depend on a token's position alone
 # What configs of these families can have besides.
 _SLOW_OPTIONS = (
     "attention_bias",

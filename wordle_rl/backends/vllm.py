@@ -91,8 +91,8 @@ class Request:
 
     def read(self, answer: Any) -> list[Completion]:
         """The answers to the prompts, in their order. Raises LookupError, TypeError, ValueError."""
-        by_place = {choice["index"]: choice for choice in answer["choices"]}
-        return [self._read_answer(by_place[i]) for i in range(len(self.prompts))]
+        by_index = {choice["index"]: choice for choice in answer["choices"]}
+        return [self._read_answer(by_index[i]) for i in range(len(self.prompts))]
 
     def _read_answer(self, choice: Any) -> Completion:
         ids, scores = choice["token_ids"], choice["logprobs"]

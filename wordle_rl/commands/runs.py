@@ -37,9 +37,9 @@ def runs(
     """List the runs, newest first, or compare the settings of two."""
     from wordle_rl.evaluation.boards import columns, tabulate
 
-    places = [word for word in given or () if word.startswith("output_dir=")]
-    outputs = ROOT / (places or ["=outputs"])[-1].partition("=")[2]
-    names = [word for word in given or () if word not in places]
+    folders = [word for word in given or () if word.startswith("output_dir=")]
+    outputs = ROOT / (folders or ["=outputs"])[-1].partition("=")[2]
+    names = [word for word in given or () if word not in folders]
     if len(names) not in (0, 2):
         raise ConfigError(f"runs takes two runs to compare, or none to list all, not {len(names)}")
     if to is not None:

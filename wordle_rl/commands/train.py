@@ -50,7 +50,7 @@ from wordle_rl.training.lineage import prompt_name
 
 # What is told of an option's settings, beside its choices. config.yaml has all.
 _KEYS = ("model.lora.rank", "rollout.groups", "sampling.temperature", "optim.lr", "trainer.steps")
-_PLACES = ("init_from", "init_checkpoint", "output_dir", "resume")  # no choices of a run
+_PATH_KEYS = ("init_from", "init_checkpoint", "output_dir", "resume")  # no choices of a run
 _PATIENCE = 60.0  # seconds that a further process gives the first one to save its work
 
 
@@ -162,8 +162,8 @@ def resume_run(
         over = count == setup.trainer.steps or folder.manifest().get("status_reason")
         if _is_whole(folder) and same and over and read_launch() is None:
             return setup, folder
-    for place in (folder.path, folder.checkpoints):
-        remove_temporary_files(place)
+    for path in (folder.path, folder.checkpoints):
+        remove_temporary_files(path)
     folder.note_resume(step=count, command=sys.argv, changes=changes)
     return setup, folder
 
@@ -278,7 +278,7 @@ def describe_choices(manifest: Mapping[str, Any]) -> str:
             brings = {k: v for k, v in brings.items() if k.partition(".")[0] != group}
         if line := _describe_brought(brings, later_keys):
             parts.append(f"{group}={choices[group]} brings {line}")
-    if picks := [o for o in args if o.partition("=")[0] not in _PLACES]:
+    if picks := [o for o in args if o.partition("=")[0] not in _PATH_KEYS]:
         parts.append(f"you chose {' '.join(picks)}")
     return "; ".join(parts)
 

@@ -90,12 +90,12 @@ def find_exit(band: Band, curve: Curve) -> Exit | None:
 
     A single value may be outside by chance: of a hundred one is.
     """
-    places = [i for i, step in enumerate(band.steps) if step in curve]
+    indices = [i for i, step in enumerate(band.steps) if step in curve]
     sides = []
-    for i in places:
+    for i in indices:
         value = curve[band.steps[i]]
         sides.append(int(value > band.high[i]) - int(value < band.low[i]))
-    for i, side, after in zip(places, sides, [*sides[1:], *sides[-1:]], strict=True):
+    for i, side, after in zip(indices, sides, [*sides[1:], *sides[-1:]], strict=True):
         if side and after == side:
             step = band.steps[i]
             return Exit(step, curve[step], float(band.low[i]), float(band.high[i]))

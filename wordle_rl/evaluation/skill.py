@@ -89,7 +89,7 @@ def skill_metrics(
     """
     sample = [games[i] for i in np.unique(np.arange(_GAMES) * len(games) // _GAMES)]
     turns = skills(sample[::_EVERY], knowledge)
-    rest = [game for place, game in enumerate(sample) if place % _EVERY]
+    rest = [game for index, game in enumerate(sample) if index % _EVERY]
     turns += skills(rest, knowledge, best=False)
     means = {"regret": regret.mean(games), **discoveries(games, knowledge)}
     metrics = {f"{prefix}/{name}": value for name, value in (summary(turns) | means).items()}

@@ -226,9 +226,9 @@ def _find_partings(probe: Probe, answers: Sequence[Sequence[int]]) -> list[list[
     pairs = list[list[int]]()
     for prompt, *pair in zip(probe.prompts, probe.answers, answers, strict=True):
         length = min(map(len, pair))
-        place = next((i for i in range(length) if pair[0][i] != pair[1][i]), None)
-        if place is not None:
-            pairs += [[*prompt, *answer[: place + 1]] for answer in pair]
+        index = next((i for i in range(length) if pair[0][i] != pair[1][i]), None)
+        if index is not None:
+            pairs += [[*prompt, *answer[: index + 1]] for answer in pair]
         elif len(pair[0]) != len(pair[1]) and (length < len(pair[0]) or pair[0][-1] in probe.stops):
             raise ConfigError(f"{_FAULT} ends answers elsewhere; nothing was exported")
     return pairs

@@ -52,12 +52,12 @@ class DoesNotFit(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenTargets:
-    """Probabilities of tokens at some places of one sequence. At each place they sum to 1."""
+    """Probabilities of tokens at some positions of one sequence. At each, they sum to 1."""
 
-    places: NDArray[np.int64]  # [M] place in the sequence
-    ids: NDArray[np.int64]  # [M] possible token at that place
+    places: NDArray[np.int64]  # [M] position in the sequence
+    ids: NDArray[np.int64]  # [M] possible token at that position
     probabilities: NDArray[np.float32]  # [M]
-    # Places in answers that are wrong already, which count less.
+    # Positions in answers that are wrong already, which count less.
     astray: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
@@ -122,10 +122,10 @@ def split_distinct(batch: Batch, max_tokens: int) -> list[RowIndex]:
     order = np.concatenate([np.zeros(0, np.int64), *units])
     overlaps = count_shared(batch.ids[order], ends[order])
     parts: list[list[int]] = []
-    place = size = 0
+    index = size = 0
     for rows in units:
-        span = slice(place, place + len(rows))
-        place += len(rows)
+        span = slice(index, index + len(rows))
+        index += len(rows)
         growth = int((ends[order[span]] - overlaps[span]).sum())
         if parts and size + growth <= max_tokens:
             parts[-1].extend(rows)
@@ -192,7 +192,7 @@ class Prefixes(NamedTuple):
     """U distinct beginnings of N sequences, sorted, so that each comes before what continues it."""
 
     tokens: Ints  # [U] the last token of each
-    depths: Ints  # [U] its place in the sequence, from 0
+    depths: Ints  # [U] its position in the sequence, from 0
     stops: Ints  # [U] the next beginning that is no continuation of this one
     numbers: Ints  # [N, T] which beginning ends at each token of a sequence; behind its end any
 
@@ -222,8 +222,8 @@ def number_prefixes(ids: Ints, ends: Ints) -> Prefixes:
     """The distinct beginnings of sequences [N, T] up to their ends [N]."""
     order = sorted(range(len(ids)), key=lambda row: ids[row, : ends[row]].tobytes())
     ids, ends = ids[order], ends[order]
-    overlaps, places = count_shared(ids, ends)[:, None], np.arange(ids.shape[1])
-    mask = (places >= overlaps) & (places < ends[:, None])
+    overlaps, positions = count_shared(ids, ends)[:, None], np.arange(ids.shape[1])
+    mask = (positions >= overlaps) & (positions < ends[:, None])
     counts = mask.cumsum().reshape(mask.shape)
     numbers = np.zeros_like(ids)
     numbers[order] = np.maximum.accumulate(np.where(mask, counts - 1, 0), axis=0)
@@ -231,7 +231,7 @@ def number_prefixes(ids: Ints, ends: Ints) -> Prefixes:
     # where the next sequence shares no more than the tokens before b.
     starts = np.concatenate([[0], mask.sum(1).cumsum()])
     bounds = np.full((len(ids) + 1, ids.shape[1]), starts[-1])
-    bounds[:-1] = np.where(overlaps <= places, starts[:-1, None], starts[-1])
+    bounds[:-1] = np.where(overlaps <= positions, starts[:-1, None], starts[-1])
     stops = np.minimum.accumulate(bounds[::-1], axis=0)[::-1]
     return Prefixes(ids[mask], np.nonzero(mask)[1], stops[1:][mask], numbers)
 

@@ -22,7 +22,7 @@ LOW = -1e30  # the logit of a token that may not be drawn: finite, so that 0 tim
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The choices at n places side by side. The head computes the logits of no other token."""
+    """The choices at n positions side by side. The head computes the logits of no other token."""
 
     tokens: NDArray[np.int64]  # [U] all tokens that are a choice anywhere, in rising order
     closed: NDArray[np.bool_]  # [n, U] True where one is no choice; its logit is LOW there

@@ -34,7 +34,7 @@ class CachedModel(Protocol):
     def feed(self, ids: Ints, starts: Ints, last: Ints) -> Any:
         """Feed ids [n, T], padded on the right, to the rows in slots 0, 1, ...
 
-        starts: [n] place of each row's first new token. last: [n] index of its last one, whose
+        starts: [n] position of each row's first new token. last: [n] index of its last one, whose
         hidden states [n, ...] are returned.
         """
         ...
@@ -259,8 +259,8 @@ class CachedEngine:
         while True:
             batch = [answers[i] for i in at[:live].tolist()]
             # What is drawn for a row whose answer has ended is thrown away.
-            places = [min(len(answer.ids), sampling.max_tokens - 1) for answer in batch]
-            self._draw(batch, hidden, sampling, uniforms[at[:live], places])
+            positions = [min(len(answer.ids), sampling.max_tokens - 1) for answer in batch]
+            self._draw(batch, hidden, sampling, uniforms[at[:live], positions])
             going = np.array([answer.stop is None for answer in batch])
             if not going.any():
                 return at
@@ -305,8 +305,8 @@ def find_prefixes(
     rows = [held[slot] for slot in order]
     prefixes = []
     for ids in prompts:
-        place = bisect_left(rows, ids)  # the best rows are beside it
-        slots = order[max(place - 1, 0) : place + 1]
+        index = bisect_left(rows, ids)  # the best rows are beside it
+        slots = order[max(index - 1, 0) : index + 1]
         lengths = [min(common_prefix(ids, held[slot]), len(ids) - 1) for slot in slots]
         best = max(lengths, default=0)
         prefixes.append((slots[lengths.index(best)] if best else 0, best))

@@ -124,8 +124,8 @@ def planned(
         chance = default if purpose is None else generator(purpose, seed=seed, number=epoch)
         return chance.permutation(len(secrets))
 
-    places = (divmod(position, len(secrets)) for position in positions)
-    return [secrets[order(epoch)[index]] for epoch, index in places]
+    pairs = (divmod(position, len(secrets)) for position in positions)
+    return [secrets[order(epoch)[index]] for epoch, index in pairs]
 
 
 @dataclass(frozen=True, kw_only=True)

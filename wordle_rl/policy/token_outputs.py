@@ -41,19 +41,19 @@ class TokenOutputs(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """The tokens to score at P places, which are numbered row by row.
+    """The tokens to score at P positions, which are numbered row by row.
 
-    place, ids, shares: [E] number of a place, a token, and how much it counts in the place's score.
+    place, ids, shares: [E] number of a position, a token, and its share in the position's score.
     """
 
     place: NDArray[np.int64]
     ids: NDArray[np.int64]
     shares: FloatArray
-    choices: list[Choices] | None = None  # of each place, what its token was drawn from
+    choices: list[Choices] | None = None  # of each position, what its token was drawn from
 
     @classmethod
     def of(cls, batch: Batch) -> Wanted:
-        """What is wanted at the trained places [R, T] of a micro-batch."""
+        """What is wanted at the trained positions [R, T] of a micro-batch."""
         targets, trained = batch.distributions, batch.trained
         if targets is None:
             ids = batch.ids[trained]
@@ -69,17 +69,17 @@ class Wanted:
         )
 
     def take(self, places: list[int]) -> Wanted:
-        """What is wanted at some of the places, whose numbers rise."""
+        """What is wanted at some of the positions, whose numbers rise."""
         inside = np.isin(self.place, places)
         return Wanted(
             place=np.searchsorted(places, self.place[inside]),
             ids=self.ids[inside],
             shares=self.shares[inside],
-            choices=self.choices and [self.choices[place] for place in places],
+            choices=self.choices and [self.choices[index] for index in places],
         )
 
     def part(self, start: int, count: int) -> Part:
-        """What is wanted at some of the places, from number `start` on."""
+        """What is wanted at some of the positions, from number `start` on."""
         inside = (self.place >= start) & (self.place < start + count)
         options, columns = None, self.ids[inside]
         if self.choices is not None:
@@ -89,7 +89,7 @@ class Wanted:
 
 
 class Part(NamedTuple):
-    """The tokens to score at some places, by their columns in the logits [P, U]."""
+    """The tokens to score at some positions, by their columns in the logits [P, U]."""
 
     place: NDArray[np.int64]
     columns: NDArray[np.int64]
@@ -125,7 +125,7 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def add_at(self, size: int, place: Any, values: Any) -> Any:
-        """float32 zeros [size] to which values are added at their places."""
+        """float32 zeros [size] to which values are added at their positions."""
 
     @abstractmethod
     def recompute_head(self, function: Callable[..., Any], states: Any, start: int) -> Any:
@@ -188,16 +188,16 @@ class LanguageModel(ABC):
         if needs.allowed:
             request = replace(wanted, choices=None)
             raw_logprobs, *_ = self.score_states(states, request, temperature, entropy=False)
-        places = self.to_array(np.flatnonzero(trained))
+        positions = self.to_array(np.flatnonzero(trained))
 
-        def place(values: Any) -> Any:
-            return self.add_at(trained.size, places, values).reshape(trained.shape)
+        def scatter(values: Any) -> Any:
+            return self.add_at(trained.size, positions, values).reshape(trained.shape)
 
         return TokenOutputs(
-            logprobs=place(logprobs),
-            entropy=place(entropies[0]) if needs.entropy else None,
-            values=place(self.value_head(states)) if needs.values else None,
-            allowed=place(raw_logprobs - logprobs) if needs.allowed else None,
+            logprobs=scatter(logprobs),
+            entropy=scatter(entropies[0]) if needs.entropy else None,
+            values=scatter(self.value_head(states)) if needs.values else None,
+            allowed=scatter(raw_logprobs - logprobs) if needs.allowed else None,
         )
 
     def score_states(
@@ -227,11 +227,11 @@ class LanguageModel(ABC):
     ) -> tuple[Any, ...]:
         """As score_states, of states [P, H] whose logits may exist at once."""
         xp = self.xp
-        place, columns, shares = map(self.to_array, (part.place, part.columns, part.shares))
+        rows, columns, shares = map(self.to_array, (part.place, part.columns, part.shares))
         logits = self.compute_logits(states, part.options) / temperature
         normalizer = xp.logsumexp(logits, -1)
-        # Of several tokens at one place, their mean.
-        scores = self.add_at(len(states), place, logits[place, columns] * shares)
+        # Of several tokens at one position, their mean.
+        scores = self.add_at(len(states), rows, logits[rows, columns] * shares)
         if not entropy:
             return (scores - normalizer,)
         expectation = (xp.exp(logits - normalizer[:, None]) * logits).sum(-1)

@@ -39,8 +39,8 @@ def draw_file(path: Path, only: Sequence[str] = (), out: Path | None = None) -> 
     metrics, others = ranking[:_MOST], ranking[_MOST:]
     columns = min(_COLUMNS, len(metrics))
     figure = new_figure(3.4 * columns, 2.3 * math.ceil(len(metrics) / columns))
-    for place, name in enumerate(metrics, 1):
-        axes = figure.add_subplot(math.ceil(len(metrics) / columns), columns, place)
+    for index, name in enumerate(metrics, 1):
+        axes = figure.add_subplot(math.ceil(len(metrics) / columns), columns, index)
         axes.plot(curves[name].index, curves[name], color=BLUE, lw=1.3)
         axes.set_title(name, fontsize=9)
         axes.grid(alpha=0.25)

@@ -39,12 +39,10 @@ def _explain(group: Mapping[str, Any]) -> list[str]:
     number = len({one["game"] for one in guesses})
     what = f"played {number} games on it" if whole else f"drew {number} guesses in one state"
     teaches = group["by_letter"] or any(one["advantage"] for one in guesses)
-    place = (
-        "the first group of the step that teaches" if teaches else "a group that teaches nothing"
-    )
+    role = "the first group of the step that teaches" if teaches else "a group that teaches nothing"
     lines = [
         f"The secret is {group['secret'].upper()}. The policy {what}, "
-        f"{describe_drawing(group['temperature'])}. It is {place}.",
+        f"{describe_drawing(group['temperature'])}. It is {role}.",
         f"The reward of a guess is {_describe_reward(group)}, the sum of its parts beside it. What "
         f"algorithm={group['algorithm']} made of the rewards is the advantage from which the "
         "update learnt.",

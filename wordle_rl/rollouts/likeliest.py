@@ -65,15 +65,15 @@ class Search:
 
     def grow(self, beginning: Beginning, logprobs: NDArray[np.float32]) -> None:
         """Add what goes on from a beginning. logprobs: [V] of every token behind it."""
-        place = beginning.place
-        tokens = np.arange(len(logprobs)) if place is None else place.choices
+        node = beginning.place
+        tokens = np.arange(len(logprobs)) if node is None else node.choices
         if len(tokens) > self.branches:
             tokens = tokens[np.argpartition(-logprobs[tokens], self.branches)[: self.branches]]
         for token in tokens.tolist():
             ids = (*beginning.ids, token)
             word, stop, after = None, None, None
-            if place is not None:
-                child = place.after(token)
+            if node is not None:
+                child = node.after(token)
                 if isinstance(child, str):
                     word, stop = child, StopReason.STOP_TOKEN
                 else:
@@ -108,14 +108,14 @@ def complete_likeliest(
     stop_ids, max_tokens: what ends an answer without a grammar. The log-probabilities are the
     model's own, at temperature 1. Raises as Engine.complete().
     """
-    places = grammar or [None] * len(prompts)
-    keys = [(tuple(ids), place) for ids, place in zip(prompts, places, strict=True)]
+    nodes = grammar or [None] * len(prompts)
+    keys = [(tuple(ids), node) for ids, node in zip(prompts, nodes, strict=True)]
     searches: dict[tuple, Search] = {}
-    for ids, place in keys:
-        if (ids, place) not in searches:  # what is asked several times is searched once
+    for ids, node in keys:
+        if (ids, node) not in searches:  # what is asked several times is searched once
             search = Search(stop_ids, min(max_tokens, engine.max_context - len(ids)), beams)
-            search.add(Beginning(place))
-            searches[ids, place] = search
+            search.add(Beginning(node))
+            searches[ids, node] = search
     while open_searches := {key: s for key, s in searches.items() if not s.is_certain()}:
         block = [(k, s, b) for k, s in open_searches.items() for b in s.take(beams)]
         logprobs = engine.next_logprobs([(*ids, *b.ids) for (ids, _), _, b in block])

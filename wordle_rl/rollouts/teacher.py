@@ -100,5 +100,5 @@ def draw_shots(
     draws = Draws(seed=seed, stream=Stream.SHOTS)
     player = ScriptedPlayer(player=RandomConsistent(knowledge, "answers"), draws=draws)
     games = play(player, new_games([secrets[i] for i in order], knowledge.words, rules))
-    places = (min(i % rules.max_turns, len(game.turns) - 1) for i, game in enumerate(games))
-    return tuple(game.turns[place] for game, place in zip(games, places, strict=True))
+    indices = (min(i % rules.max_turns, len(game.turns) - 1) for i, game in enumerate(games))
+    return tuple(game.turns[index] for game, index in zip(games, indices, strict=True))

@@ -119,14 +119,14 @@ def admit_own(arguments: Sequence[str]) -> None:
     folder, texts = match[1] if match else os.environ.get(CONFIG_DIR), [line]
     names = {*os.environ.get(NAMED, "").split()}
     if folder:
-        place = Path(folder).absolute()
-        if not place.is_dir():
+        path = Path(folder).absolute()
+        if not path.is_dir():
             raise ConfigError(f"--config-dir={folder}: no such folder")
-        os.environ[CONFIG_DIR] = folder = str(place)
+        os.environ[CONFIG_DIR] = folder = str(path)
         sys.path += [folder] if folder not in sys.path else []
         # Not deeper, where run folders may be.
-        texts += [read_text(file) for file in place.glob("*/*.yaml")]
-        names |= {f"{file.stem}.*" for file in place.glob("*.py")}
+        texts += [read_text(file) for file in path.glob("*/*.yaml")]
+        names |= {f"{file.stem}.*" for file in path.glob("*.py")}
     names |= {name for text in texts for name in _TARGET.findall(text)}
     os.environ[NAMED] = " ".join(sorted(n for n in names if not n.startswith(PACKAGE)))
 

@@ -69,12 +69,12 @@ def instantiate(key: str, node: Any, kind: type, **injected: Any) -> Any:
         raise ConfigError(f"{key}.{names[0]} is filled in by the program and cannot be set")
     hints = get_type_hints(cls, include_extras=True)
     for name, value in settings.items():
-        place, types = f"{key}.{name}".lstrip("."), (hints[name], *get_args(hints[name]))
+        path, types = f"{key}.{name}".lstrip("."), (hints[name], *get_args(hints[name]))
         kinds = (one for one in types if isinstance(one, type) and dataclasses.is_dataclass(one))
         group = next(kinds, None)
         if group is not None and isinstance(value, Mapping):
-            settings[name] = value = instantiate(place, value, group)
-        check_type(place, value, hints[name])
+            settings[name] = value = instantiate(path, value, group)
+        check_type(path, value, hints[name])
     values = settings | {name: value for name, value in injected.items() if name in fields}
     for name, field in fields.items():
         no_default = field.default is field.default_factory is dataclasses.MISSING
@@ -91,10 +91,10 @@ def instantiate_foreign(key: str, node: Any, kind: type, library: str) -> Any:
     """
     from hydra.utils import instantiate as build
 
-    for place, target in _list_targets(key, node):
-        if not str(target).startswith(library) and find_own(place, target) is None:
+    for path, target in _list_targets(key, node):
+        if not str(target).startswith(library) and find_own(path, target) is None:
             raise ConfigError(
-                f"{place} must be of {library}* or named by you, in the command or in a file of "
+                f"{path} must be of {library}* or named by you, in the command or in a file of "
                 f"its --config-dir, not {target!r}"
             )
     try:
@@ -107,14 +107,14 @@ def instantiate_foreign(key: str, node: Any, kind: type, library: str) -> Any:
     return part
 
 
-def _list_targets(place: str, node: Any) -> Iterator[tuple[str, Any]]:
-    """Every `_target_` in a node, with its place."""
+def _list_targets(path: str, node: Any) -> Iterator[tuple[str, Any]]:
+    """Every `_target_` in a node, with its path."""
     items = node.items() if isinstance(node, Mapping) else ()
     items = enumerate(node) if isinstance(node, list) else items
     for name, value in items:
         if name == "_target_":
-            yield f"{place}.{name}", value
-        yield from _list_targets(f"{place}.{name}", value)
+            yield f"{path}.{name}", value
+        yield from _list_targets(f"{path}.{name}", value)
 
 
 def find_own(key: str, name: object) -> Any:

@@ -71,8 +71,8 @@ def environment() -> dict[str, str]:
     """The environment in which another Python process imports this package."""
     env = dict(os.environ)
     if not INSTALLED:
-        places = [str(ROOT), *filter(None, [env.get("PYTHONPATH")])]
-        env["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(places))
+        folders = [str(ROOT), *filter(None, [env.get("PYTHONPATH")])]
+        env["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(folders))
     return env
 
 

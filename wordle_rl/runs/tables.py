@@ -35,11 +35,11 @@ def read_table(
     data: Any = _load(path, kind, cache) if path.stat().st_size else ()
     if not len(data):
         raise FolderError(f"{path}: no rows")
-    places = _places(split or "train", len(data))
+    ranges = _ranges(split or "train", len(data))
     table = data.with_format("arrow")  # skips the decoders, which may open addresses
     rows = [
         row
-        for part in places
+        for part in ranges
         for row in enumerate(table[part.start : part.stop].to_pylist(), part.start + 1)
     ]
     return data.column_names, rows
@@ -89,7 +89,7 @@ def _reason(error: BaseException) -> str:
     return (" ".join(str(error).split()) or type(error).__name__)[:_LIMIT]
 
 
-def _places(split: str, rows: int) -> list[range]:
+def _ranges(split: str, rows: int) -> list[range]:
     """The rows of a split, counted from 0."""
     import datasets
 
@@ -100,10 +100,10 @@ def _places(split: str, rows: int) -> list[range]:
             "data.split must be slices such as train[:100], train[10%:20%] or "
             f"train[:5]+train[-5:], not {split!r}: {_reason(error)}"
         ) from None
-    places = [range(part.from_, part.to) for part in parts if part.from_ < part.to]
-    if not places:
+    ranges = [range(part.from_, part.to) for part in parts if part.from_ < part.to]
+    if not ranges:
         raise ConfigError(f"data.split must keep some of the {rows} rows, not {split!r}")
-    return places
+    return ranges
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]], form: str) -> None:

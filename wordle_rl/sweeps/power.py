@@ -67,9 +67,9 @@ def tell_power(plan: StudyPlan) -> None:
 def _find_earlier(plan: StudyPlan) -> Path | None:
     """An earlier run of a study, or else the study noise if that is of its model."""
     settings, noise = plan.settings, ROOT / "sweeps/noise"
-    for place in (settings.place, ROOT / "sweeps" / settings.name):
-        if (place / RECORD).is_file():
-            return place
+    for folder in (settings.place, ROOT / "sweeps" / settings.name):
+        if (folder / RECORD).is_file():
+            return folder
     if settings.analysis.measure not in ("wins", "guesses") or not (noise / RECORD).is_file():
         return None
     model = plan.compose(plan.overrides).get("model", {}).get("name", _MODEL)

@@ -130,15 +130,15 @@ class Round:
 
     def _write(self, row: Row, notes: Notes | None = None) -> None:
         """Write a row, in the place of the trial's earlier one, and Optuna's notes on it."""
-        place = self.plan.settings.place
+        folder = self.plan.settings.place
         if notes:
             row = {**row, "notes": {**row.get("notes", {}), **notes}}
-        before = read_record(place)
+        before = read_record(folder)
         rows = {(one["round"], one["trial"]): one for one in [*before.get("trials", []), row]}
         if self.part == SEARCH:  # another trial may be the winner now
             rows = {key: one for key, one in rows.items() if one["round"] == SEARCH}
         order = sorted(rows, key=lambda key: (key[0] != SEARCH, key[1]))
-        write_json(place / RECORD, {**before, "trials": [rows[key] for key in order]})
+        write_json(folder / RECORD, {**before, "trials": [rows[key] for key in order]})
 
     def _is_poor(self, number: int, wins: Sequence[float]) -> bool:
         """Whether a trial should stop after these validations."""

@@ -54,8 +54,8 @@ def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], Any]) -> None:
 
     build: the work of a run. Raises ValueError for a wrong config.
     """
-    settings, place = plan.settings, plan.settings.place
-    before = read_record(place)
+    settings, folder = plan.settings, plan.settings.place
+    before = read_record(folder)
     plan.check_identity(before.get("identity"))
     plan.check_needs()
     build_pruner(settings.pruner)
@@ -70,11 +70,11 @@ def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], Any]) -> None:
         failures = run_trials(plan)
     except StudyStopped as error:
         fail(str(error), code=1)
-    print_verdicts(place)
-    page = place / PAGE
-    if not page.exists() or read_record(place) != before:
+    print_verdicts(folder)
+    page = folder / PAGE
+    if not page.exists() or read_record(folder) != before:
         with announce("writing the page of the study"):
-            write_page(place)
+            write_page(folder)
     print(f"\nreport: {page}", flush=True)
     if failures:
         hint = f"{failures} trials failed; run the same command to try them again"

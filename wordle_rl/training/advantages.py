@@ -143,8 +143,8 @@ def _turn_values(rollout: Rollout, returns: Array, discount: float) -> Array:
     values = np.append(np.full(len(returns), np.nan), 0.0)
     for talk, score in zip(rollout.talks, rollout.scores, strict=True):
         for turn, part in talk.answers.items():
-            if places := [place for place in part if talk.drawn[place]]:
-                values[turn] = score["old_values"][places[0]]
+            if positions := [position for position in part if talk.drawn[position]]:
+                values[turn] = score["old_values"][positions[0]]
     rewards = returns - discount * np.append(returns[1:], 0.0)
     for turn in np.flatnonzero(np.isnan(values))[::-1]:
         values[turn] = rewards[turn] + discount * values[turn + 1]
@@ -208,12 +208,12 @@ def _add_letters(
             marks = [1.0] * WORD_LENGTH if spoiler is None else [1.0] * spoiler + [0.0]
             for letter, reward in enumerate(marks):
                 rewards[rollout.group, number, letter].append(reward)
-            places = locate_letters(ids, turn.guess, tokenizer)
-            verdicts.append((tokens, (rollout.group, number), marks, places))
+            indices = locate_letters(ids, turn.guess, tokenizer)
+            verdicts.append((tokens, (rollout.group, number), marks, indices))
     means = {key: float(np.mean(values)) for key, values in rewards.items()}
-    for tokens, key, marks, places in verdicts:
-        for letter, (reward, place) in enumerate(zip(marks, places, strict=False)):
-            tokens[place] += weight * (reward - means[*key, letter])
+    for tokens, key, marks, indices in verdicts:
+        for letter, (reward, index) in enumerate(zip(marks, indices, strict=False)):
+            tokens[index] += weight * (reward - means[*key, letter])
 
 
 def locate_letters(ids: list[int], guess: str, tokenizer: HFTokenizer) -> list[int]:

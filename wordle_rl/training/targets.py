@@ -20,7 +20,7 @@ from wordle_rl.rollouts.teacher import TeacherSettings
 
 ASTRAY = 0.1  # weight in the loss of a token of an answer that is wrong already
 
-Parts = tuple[NDArray, NDArray, NDArray]  # places, ids and probabilities of targets
+Parts = tuple[NDArray, NDArray, NDArray]  # positions, ids and probabilities of targets
 
 
 class TokenTeacher:
@@ -123,11 +123,11 @@ def _compute_targets(
 
 
 def _join(parts: Sequence[Parts]) -> TokenTargets:
-    """Places, ids and probabilities, put together."""
+    """Positions, ids and probabilities, put together."""
     empty = np.zeros(0)
-    places, ids, probabilities = map(np.concatenate, zip((empty,) * 3, *parts, strict=True))
+    positions, ids, probabilities = map(np.concatenate, zip((empty,) * 3, *parts, strict=True))
     return TokenTargets(
-        places=places.astype(np.int64),
+        places=positions.astype(np.int64),
         ids=ids.astype(np.int64),
         probabilities=probabilities.astype(np.float32),
     )

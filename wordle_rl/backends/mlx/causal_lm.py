@@ -91,8 +91,8 @@ class MlxLM(LanguageModel):
 
     def read_states(self, ids: NDArray[np.int64], trained: NDArray[np.bool_]) -> mx.array:
         hidden = self.compute_hidden(mx.array(ids.astype(np.int32)))
-        places = mx.array(np.flatnonzero(trained))
-        return hidden.reshape(-1, hidden.shape[-1])[places - 1]
+        positions = mx.array(np.flatnonzero(trained))
+        return hidden.reshape(-1, hidden.shape[-1])[positions - 1]
 
     def add_at(self, size: int, place: mx.array, values: mx.array) -> mx.array:
         return mx.zeros(size).at[place].add(values)

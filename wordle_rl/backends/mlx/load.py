@@ -126,8 +126,8 @@ def _load_folder(settings: ModelSettings, location: str, precision: Precision) -
         if adapter_dir is not None:
             _load_adapter(model, folder)
         # mlx-lm writes adapters without a tokenizer.
-        place = base if adapter_dir is not None and not has_tokenizer(folder) else folder
-        bundle = assemble(model, config, base, tokenizer=place, adapter=adapter_dir)
+        tokenizer_dir = base if adapter_dir is not None and not has_tokenizer(folder) else folder
+        bundle = assemble(model, config, base, tokenizer=tokenizer_dir, adapter=adapter_dir)
     adapter = None if adapter_dir is None else read_object(folder / ADAPTER)
     if settings.lora is not None:
         adapter = _choose_adapter(model, settings.lora, adapter, portable_name(str(base)))

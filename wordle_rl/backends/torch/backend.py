@@ -229,8 +229,8 @@ def _build_policy(setup: Experiment) -> tuple[Policy[TorchMachine], Experiment]:
     launch, backend = read_launch(), setup.backend
     assert isinstance(backend, LightningSettings)
     with announce(f"loading {setup.model.path}"):
-        place = 0 if launch is None else launch.local_rank
-        device = choose_device(backend, place)
+        index = 0 if launch is None else launch.local_rank
+        device = choose_device(backend, index)
         prepare_memory(setup.model, device)
         computing = choose_computing(backend, torch.device(device))
         if launch is None or launch.rank == 0:  # the other processes get its choices
@@ -242,7 +242,7 @@ def _build_policy(setup: Experiment) -> tuple[Policy[TorchMachine], Experiment]:
             backend=setup.backend,
             temperature=setup.recipe.scoring_temperature,
             optim=setup.optim,
-            place=place,
+            place=index,
             computing=computing,
         )
         policy = build(setup.model)

@@ -92,9 +92,9 @@ class CausalLM(LanguageModel):
         if self.computes_once:
             self._trunk.set_attn_implementation(_IN_BLOCKS)
         self._checkpoint_layers = find_layers(self._trunk) if checkpointing else []
-        # The last place that has an embedding; all families but one compute places.
+        # The last position that has an embedding; all families but one compute positions.
         ends = self.config.model_type == "gpt2"
-        self._last_place = self.config.max_position_embeddings - 1 if ends else None
+        self._last_position = self.config.max_position_embeddings - 1 if ends else None
 
     @property
     def device(self) -> torch.device:
@@ -127,8 +127,8 @@ class CausalLM(LanguageModel):
     def read_states(self, ids: NDArray[np.int64], trained: NDArray[np.bool_]) -> torch.Tensor:
         prefixes = number_prefixes(ids, find_ends(trained))
         rows = prefixes.numbers[:, :-1][trained[:, 1:]]
-        targets, places = map(self.to_array, np.unique(rows, return_inverse=True))
-        return self._compute_states(arrange_blocks(prefixes), targets)[places]
+        targets, inverse = map(self.to_array, np.unique(rows, return_inverse=True))
+        return self._compute_states(arrange_blocks(prefixes), targets)[inverse]
 
     def _compute_states(self, blocks: Blocks, wanted: torch.Tensor) -> torch.Tensor:
         """Hidden states [P, H] of the wanted rows [P] of blocks."""
@@ -188,14 +188,14 @@ class CausalLM(LanguageModel):
         ids: [N, T] new tokens, padded on the right. last: [N] index of the wanted token. cache: the
         engine's SlotCache.
         """
-        places = cache.positions
-        distance = places[..., None] - torch.arange(cache.capacity, device=ids.device)
-        if self._last_place is not None:  # only padding, which nobody reads, reaches beyond it
-            places = places.clamp(max=self._last_place)
+        positions = cache.positions
+        distance = positions[..., None] - torch.arange(cache.capacity, device=ids.device)
+        if self._last_position is not None:  # only padding, which nobody reads, reaches beyond it
+            positions = positions.clamp(max=self._last_position)
         hidden = self._trunk(
             input_ids=ids,
             attention_mask=self._build_masks(distance >= 0, distance),
-            position_ids=places,
+            position_ids=positions,
             past_key_values=cache,
             use_cache=True,
         ).last_hidden_state
@@ -206,8 +206,8 @@ class CausalLM(LanguageModel):
     ) -> torch.Tensor | dict[str, torch.Tensor]:
         """The keys that each token sees, as bool [N, 1, T, keys].
 
-        visible: bool [N or 1, T, keys], without a window. distance: how many places a key is before
-        the token. Models that name a kind for each layer take one mask for each kind.
+        visible: bool [N or 1, T, keys], without a window. distance: how many positions a key is
+        before the token. Models that name a kind for each layer take one mask for each kind.
         """
         windowed = visible & (distance < self._window) if self._window else visible
         if self._layer_types is None:

@@ -66,17 +66,17 @@ def _draw_rows(
     block = _find(sums, target)
     target -= nn.functional.pad(sums, (1, 0)).gather(1, block)
     block_shares = shares[torch.arange(len(logits), device=logits.device), block[:, 0]]
-    place = _find(block_shares.to(sums.dtype).cumsum(-1), target)
-    ids = (block * _BLOCK + place).clamp(max=size - 1)
+    index = _find(block_shares.to(sums.dtype).cumsum(-1), target)
+    ids = (block * _BLOCK + index).clamp(max=size - 1)
     scores = (logits.gather(1, ids) - maximum).to(sums.dtype) * scale
     return ids, scores - sums[:, -1:].log()
 
 
 def _find(sums: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """The first place [n, 1] in rising sums [n, K] that exceeds a target [n, 1]."""
-    # Rounding must not reach the total, because there is no place beyond it.
+    """The first index [n, 1] in rising sums [n, K] that exceeds a target [n, 1]."""
+    # Rounding must not reach the total, because there is no index beyond it.
     target = torch.minimum(target, sums[:, -1:] * (1.0 - torch.finfo(sums.dtype).eps))
-    # Sums that are not finite give a place beyond the last one.
+    # Sums that are not finite give an index beyond the last one.
     return torch.searchsorted(sums, target, right=True).clamp(max=sums.shape[-1] - 1)
 
 
@@ -97,7 +97,7 @@ class SlotCache(Cache):
     ones move into their slots. place() says before each forward pass where new tokens go.
     """
 
-    positions: torch.Tensor  # [n, width] places of the new tokens, [1, width] if all rows are equal
+    positions: torch.Tensor  # [n, width] of the new tokens, [1, width] if all rows are equal
 
     def __init__(self, device: torch.device) -> None:
         self.layers = []  # transformers' own, of which it asks only the kinds
@@ -112,8 +112,8 @@ class SlotCache(Cache):
         # Padding goes into the cache behind a row's tokens, so there must be room for it.
         self.reserve(self._rows, int(starts.max()) + width)
         equal = bool((starts == starts[0]).all())
-        places = (starts[:1] if equal else starts)[:, None] + np.arange(width)
-        self.positions = torch.from_numpy(places).to(self._device)
+        positions = (starts[:1] if equal else starts)[:, None] + np.arange(width)
+        self.positions = torch.from_numpy(positions).to(self._device)
         self._start = int(starts[0]) if equal else None
         self._slot = torch.arange(self._rows, device=self._device)[:, None]  # of each row
 

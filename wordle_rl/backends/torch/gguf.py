@@ -86,9 +86,9 @@ def _write_weights(file: Path, model: Any, target: Path) -> None:
         out.truncate(start + end)
 
         def write(name: str) -> None:
-            tensor, place = tensors[name], start + header[name]["data_offsets"][0]
+            tensor, offset = tensors[name], start + header[name]["data_offsets"][0]
             for numbers in _read_rows(tensor, header[name]["shape"], processor):
-                place += os.pwrite(out.fileno(), numbers, place)
+                offset += os.pwrite(out.fileno(), numbers, offset)
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(write, filter(tensors.get, header)))

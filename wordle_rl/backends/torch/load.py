@@ -150,7 +150,7 @@ def _load_whole(location: str, revision: str, dtype: torch.dtype, rounding: dict
 
 
 def check_places(location: str, config: Any, max_context: int) -> None:
-    """Raise ConfigError unless the architecture has places for games of max_context tokens."""
+    """Raise ConfigError unless the architecture has positions for games of max_context tokens."""
     text = config.get_text_config()
     rope, limit = getattr(text, "rope_parameters", None) or {}, None
     if not rope or rope.get("rope_type") in _BATCH_ROTATIONS:

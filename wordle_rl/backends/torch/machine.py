@@ -115,8 +115,8 @@ class TorchMachine:
 
         def exchange() -> None:
             """Let the kept weights take the place of the others, or give it back."""
-            for place, weight in enumerate(self._changing_weights()):
-                weight.data, backup[place] = backup[place], weight.data
+            for index, weight in enumerate(self._changing_weights()):
+                weight.data, backup[index] = backup[index], weight.data
             if self._merged_model is not None:
                 refresh_sums(self._merged_model)
 

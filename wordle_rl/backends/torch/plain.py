@@ -83,9 +83,9 @@ class PlainLM(CausalLM):
     def start(self, rows: int) -> CacheRows:
         """So many empty rows. Layers with a window hold all, so that rows can be joined."""
         batch = CacheRows(config=self.config)
-        for place, layer in enumerate(batch.layers):
+        for index, layer in enumerate(batch.layers):
             if getattr(layer, "is_sliding", False):
-                batch.layers[place] = cache_utils.DynamicLayer()
+                batch.layers[index] = cache_utils.DynamicLayer()
         batch.lengths = np.zeros(rows, np.int64)
         return batch
 
@@ -93,10 +93,10 @@ class PlainLM(CausalLM):
         """Feed ids [n, T] to all rows. Returns their last hidden states [n, H]."""
         if self._singly and ids.shape[1] > 1 and batch.lengths.any():
             return [self.advance(batch, part) for part in ids.split(1, dim=1)][-1]
-        places = batch.lengths[:, None] + np.arange(ids.shape[1])
+        positions = batch.lengths[:, None] + np.arange(ids.shape[1])
         batch.lengths = ends = batch.lengths + ids.shape[1]
         mask = np.arange(ends.max()) >= (ends.max() - ends)[:, None]
-        kwargs = {"position_ids": self.to_array(places), "past_key_values": batch}
+        kwargs = {"position_ids": self.to_array(positions), "past_key_values": batch}
         kwargs["cache_params"] = batch  # the name in Mamba, which would mask new tokens alone
         if "cache_params" not in self._arguments:
             kwargs["attention_mask"] = self.to_array(mask.astype(np.int64))
@@ -182,7 +182,7 @@ def _join(rows: list[tuple[CacheRows, int]]) -> CacheRows:
         return parts[0] if len(parts) == 1 else torch.cat(parts)[np.argsort(np.concatenate(groups))]
 
     result.layers = [copy.copy(layer) for layer in result.layers]
-    for place, layer in enumerate(result.layers):
-        maps = [vars(batch.layers[place]) for batch in sources]
+    for number, layer in enumerate(result.layers):
+        maps = [vars(batch.layers[number]) for batch in sources]
         vars(layer).update({name: join(name, [item[name] for item in maps]) for name in maps[0]})
     return result

@@ -156,7 +156,7 @@ def start_processes(size: int, follow: Follow, interrupts: Interrupts) -> Iterat
 
         interrupts.on_second(kill)
         try:
-            yield TorchProcesses(_place(0, size), _meet(file, size), others)
+            yield TorchProcesses(_make_launch(0, size), _meet(file, size), others)
         finally:
             _leave()  # closes the connections, which ends processes that wait for this one
             for process in others:
@@ -171,12 +171,12 @@ def _meet(file: str, size: int) -> Any:
 
 def _enter(index: int, follow: Follow, size: int, file: str) -> None:
     """The beginning of a spawned process."""
-    launch = _place(index + 1, size)
+    launch = _make_launch(index + 1, size)
     os.environ.update(launch.variables())
     follow(launch, file)
 
 
-def _place(rank: int, size: int) -> Launch:
+def _make_launch(rank: int, size: int) -> Launch:
     fields = {"local_rank": rank, "local_size": size, "address": "127.0.0.1", "port": 0}
     return Launch(rank=rank, size=size, **fields)
 

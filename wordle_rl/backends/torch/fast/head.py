@@ -25,7 +25,7 @@ class _Table(NamedTuple):
 
     values: torch.Tensor  # [P, U]
     sums: torch.Tensor  # [P, 1] of each state
-    place: torch.Tensor  # [E] state of each token to score
+    rows: torch.Tensor  # [E] state of each token to score
     columns: torch.Tensor  # [E] its column
     shares: torch.Tensor  # [E] how much it counts in its state's score
 
@@ -34,14 +34,14 @@ def _fill_table(
     lm: Any, states: torch.Tensor, part: Part, temperature: float
 ) -> tuple[_Table, torch.Tensor]:
     """The table of states [P, H], and the log-probabilities [P] of what is wanted."""
-    place, columns, shares = map(lm.to_array, (part.place, part.columns, part.shares))
+    rows, columns, shares = map(lm.to_array, (part.place, part.columns, part.shares))
     values = lm.compute_logits(states, part.options)
     if temperature != 1.0:
         values /= temperature
     values -= values.amax(-1, keepdim=True)
-    scores = lm.add_at(len(states), place, values[place, columns] * shares)
+    scores = lm.add_at(len(states), rows, values[rows, columns] * shares)
     sums = values.exp_().sum(-1, keepdim=True)
-    return _Table(values, sums, place, columns, shares), scores - sums.log()[:, 0]
+    return _Table(values, sums, rows, columns, shares), scores - sums.log()[:, 0]
 
 
 def _open_rows(lm: Any, part: Part, weight: torch.Tensor) -> torch.Tensor:
@@ -106,8 +106,8 @@ def _differentiate(
     if mean is not None and by_entropy is not None:
         factors = _logarithms(table).sub_(mean).mul_(by_entropy[:, None]).add_(factors)
     table.values.mul_(factors / -table.sums)
-    terms = table.shares * by_logprob[table.place]
-    table.values.index_put_((table.place, table.columns), terms, accumulate=True)
+    terms = table.shares * by_logprob[table.rows]
+    table.values.index_put_((table.rows, table.columns), terms, accumulate=True)
 
 
 def _logarithms(table: _Table) -> torch.Tensor:
@@ -116,21 +116,21 @@ def _logarithms(table: _Table) -> torch.Tensor:
 
 
 def _find_repeats(states: torch.Tensor, wanted: Wanted) -> tuple[list[int], list[int]]:
-    """The places [U] that differ in state or in what is wanted, and which of them each [P] is."""
+    """The states [U] that differ in state or in what is wanted, and which of them each [P] is."""
     order = np.argsort(wanted.place, kind="stable")
     bounds = np.searchsorted(wanted.place[order], np.arange(len(states) + 1))
     bits = states.detach().contiguous().view(torch.uint8).numpy()
     numbers: dict[tuple[bytes, ...], int] = {}
-    places, inverse = [], []
-    for place, (start, stop) in enumerate(pairwise(bounds)):
+    indices, inverse = [], []
+    for index, (start, stop) in enumerate(pairwise(bounds)):
         span = order[start:stop]
-        parts = [bits[place], wanted.ids[span], wanted.shares[span]]
+        parts = [bits[index], wanted.ids[span], wanted.shares[span]]
         if wanted.choices is not None:
-            parts.append(wanted.choices[place])
-        inverse.append(numbers.setdefault(tuple(map(np.ndarray.tobytes, parts)), len(places)))
-        if inverse[-1] == len(places):
-            places.append(place)
-    return places, inverse
+            parts.append(wanted.choices[index])
+        inverse.append(numbers.setdefault(tuple(map(np.ndarray.tobytes, parts)), len(indices)))
+        if inverse[-1] == len(indices):
+            indices.append(index)
+    return indices, inverse
 
 
 class LogProbs(torch.autograd.Function):
@@ -144,8 +144,8 @@ class LogProbs(torch.autograd.Function):
     def forward(
         ctx: Any, states: torch.Tensor, lm: Any, wanted: Wanted, temperature: float, rows: int
     ) -> torch.Tensor:
-        places, inverse = _find_repeats(states, wanted)
-        states, wanted = states[places], wanted.take(places)
+        indices, inverse = _find_repeats(states, wanted)
+        states, wanted = states[indices], wanted.take(indices)
         logprobs = torch.empty(len(states), device=states.device)
         slopes = torch.empty_like(states) if ctx.needs_input_grad[0] else None
         for start in range(0, len(states), rows):
@@ -154,8 +154,8 @@ class LogProbs(torch.autograd.Function):
             table, logprobs[span] = _fill_table(lm, states[span], part, temperature)
             if slopes is not None:
                 # The table is divided by its sums after the product, where it has fewer columns.
-                terms = table.shares * -table.sums[table.place, 0]
-                table.values.index_put_((table.place, table.columns), terms, accumulate=True)
+                terms = table.shares * -table.sums[table.rows, 0]
+                table.values.index_put_((table.rows, table.columns), terms, accumulate=True)
                 weight = _open_rows(lm, part, lm.head_weight)
                 product = table.values.to(weight.dtype) @ weight
                 slopes[span] = (product / table.sums).to(states.dtype)

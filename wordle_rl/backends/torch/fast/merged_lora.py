@@ -126,17 +126,17 @@ def multiply(x: torch.Tensor, *layers: nn.Linear) -> torch.Tensor:
 def join(tensors: list[torch.Tensor]) -> torch.Tensor:
     """Tensors stacked by rows. Frozen ones that already lie so in memory are not copied."""
 
-    def place(tensor: torch.Tensor) -> tuple[int, int, bool]:
+    def locate(tensor: torch.Tensor) -> tuple[int, int, bool]:
         memory = tensor.untyped_storage().data_ptr()
         return memory, int(tensor.storage_offset()), tensor.requires_grad
 
     first = tensors[0]
     if len(tensors) == 1:
         return first
-    memory, start, trained = place(first)
+    memory, start, trained = locate(first)
     starts = accumulate((tensor.numel() for tensor in tensors[:-1]), initial=start)
     if trained or any(
-        place(t) != (memory, offset, False) for t, offset in zip(tensors, starts, strict=True)
+        locate(t) != (memory, offset, False) for t, offset in zip(tensors, starts, strict=True)
     ):
         return torch.cat(tensors)
     return first.as_strided((sum(map(len, tensors)), *first.shape[1:]), first.stride())

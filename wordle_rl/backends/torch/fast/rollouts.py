@@ -30,7 +30,7 @@ class FastTrunk:
     @torch.no_grad()
     def __init__(self, trunk: Any) -> None:
         self._trunk, self._kinds = trunk, list_kinds(trunk)
-        self._num_places, self._tables = 0, {}
+        self._num_positions, self._tables = 0, {}
         self._layers = [_Layer(layer) for layer in trunk.layers]
 
     def compute_last_hidden(
@@ -53,12 +53,12 @@ class FastTrunk:
         return normalize(self._trunk.norm, x[:, -1])
 
     def _extend_rotations(self, count: int) -> None:
-        """Extend the tables of cosines and sines [places, 1, D] of each kind of layers."""
-        if self._num_places < count:
-            places = torch.arange(count)
-            self._num_places = count
+        """Extend the tables of cosines and sines [positions, 1, D] of each kind of layers."""
+        if self._num_positions < count:
+            positions = torch.arange(count)
+            self._num_positions = count
             self._tables = {
-                kind: find_rotations(self._trunk, kind, places) for kind in set(self._kinds)
+                kind: find_rotations(self._trunk, kind, positions) for kind in set(self._kinds)
             }
 
     def _look_up(self, kind: str, cache: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

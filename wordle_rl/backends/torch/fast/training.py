@@ -68,15 +68,15 @@ def _lay_out(trunk: Any, blocks: Blocks, kind: str) -> Layout:
 
 
 def _compute_layer(
-    layer: Any, x: torch.Tensor, layout: Layout, places: torch.Tensor | None = None
+    layer: Any, x: torch.Tensor, layout: Layout, positions: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """The tokens [M, H] after a decoder layer, or only those at some places."""
+    """The tokens [M, H] after a decoder layer, or only those at some positions."""
     attention, mlp, norms = layer.self_attn, layer.mlp, Norms.of(layer)
     inputs = _normalize(norms.before_attention, x)
     qkv = multiply(inputs, attention.q_proj, attention.k_proj, attention.v_proj)
     output = _attend(qkv.view(len(x), -1, attention.head_dim), layout, attention)
-    if places is not None:
-        output, x = output[places], x[places]
+    if positions is not None:
+        output, x = output[positions], x[positions]
     x = _add_product(x, output, attention.o_proj, norms.after_attention)
     inputs = _normalize(norms.before_mlp, x)
     gate, up = multiply(inputs, mlp.gate_proj, mlp.up_proj).chunk(2, dim=-1)

@@ -55,7 +55,7 @@ TARGETS = [f"{name}_proj" for name in ("q", "k", "v", "o", "gate", "up", "down")
 def build_adapter(kind: str, folder: Path, **settings: Any) -> tuple[Any, Path, Path]:
     """A peft model with an adapter that does something; its base and its adapter on disk.
 
-    settings: those of an adapter that peft makes, in place of ours.
+    settings: of LoRA. With any, peft makes the adapter; without, our code does.
     """
     model = BUILD[kind]()
     base, path = folder / "base", folder / "peft"

@@ -140,7 +140,7 @@ def test_secrets_of_middling_success_are_played_again_and_no_others(words):
     assert course.plan().replayed == ("lucky",)
 
 
-MOVERS: dict[str, list[str]] = {  # those that change within a few steps, and what makes them do so
+MOVERS: dict[str, list[str]] = {  # curricula that change within a few steps, and settings for it
     "phases": [],
     "linear": [],
     "gated": ["curriculum.window=3"],

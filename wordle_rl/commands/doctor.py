@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-_MAX_FINDINGS = 4  # findings that are told, so that ten lines are enough
+_MAX_FINDINGS = 4  # the report has ten lines
 # The names of TRL's and verl's metrics that mean what ours do.
 _ALIASES = {
     "lr": ("learning_rate", "actor/lr"),

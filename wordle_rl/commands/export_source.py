@@ -24,7 +24,7 @@ from wordle_rl.training.lineage import describe_lineage, stages_of
 from wordle_rl.words.splits import WordSettings
 
 _QUOTES = re.compile(r"(?<==)'([\w./@+-]*)'$", re.ASCII)  # what the command quoted for Hydra
-_LIBRARIES = ("torch", "transformers", "peft", "mlx", "mlx-lm")  # whose versions are told
+_LIBRARIES = ("torch", "transformers", "peft", "mlx", "mlx-lm")  # a card gives their versions
 
 
 def read_source(run: RunFolder, checkpoint: Literal["best", "last", "start"]) -> Source:

@@ -38,13 +38,17 @@ class EngineModel:
         return self.new(self.lm, stops=stops, max_context=max_context)
 
 
-def torch_model(model: Any) -> EngineModel:
+def torch_model(model: Any, *, static: bool = False) -> EngineModel:
+    """static: whether passes of one token are replayed, as a GPU replays a CUDA graph."""
+    from tests.helpers.recording import record
     from wordle_rl.backends.torch.causal_lm import CausalLM
     from wordle_rl.backends.torch.engine import TorchRows
+    from wordle_rl.backends.torch.static import StaticRows
     from wordle_rl.policy.prefix_cache import CachedEngine
 
     def new(lm: Any, *, stops: frozenset[int], max_context: int) -> Any:
-        return CachedEngine(TorchRows(lm), stop_ids=stops, max_context=max_context)
+        rows = StaticRows(lm, record, step=5) if static else TorchRows(lm)
+        return CachedEngine(rows, stop_ids=stops, max_context=max_context)
 
     return EngineModel(plain=plain_copy(model), lm=CausalLM(model), new=new)
 
@@ -95,6 +99,10 @@ def vllm_model(model: Any) -> EngineModel:
 ENGINE_MODELS: dict[str, Callable[[], EngineModel]] = {
     "torch qwen": lambda: torch_model(qwen(VOCAB).eval()),
     "torch gemma": lambda: torch_model(gemma(VOCAB, window=4, softcap=5.0).eval()),
+    "torch static qwen": lambda: torch_model(qwen(VOCAB).eval(), static=True),
+    "torch static gemma": lambda: torch_model(
+        gemma(VOCAB, window=4, softcap=5.0).eval(), static=True
+    ),
     "mlx qwen": lambda: mlx_model(qwen(VOCAB).eval()),
     "mlx gemma": lambda: mlx_model(gemma(VOCAB, window=4).eval()),
     "vllm qwen": lambda: vllm_model(qwen(VOCAB).eval()),

@@ -156,6 +156,7 @@ class LightningSettings(BackendSettings):
     devices: Annotated[int, Within(1, 1024)] = 1
     micro_batch_tokens: Count | Literal["auto"] = "auto"
     gradient_checkpointing: bool = False
+    cuda_graphs: bool = False
     threads: Annotated[int, Within(1, 1024)] | Literal["auto"] = "auto"
 
     def __post_init__(self) -> None:

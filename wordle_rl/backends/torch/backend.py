@@ -65,6 +65,8 @@ def build_policy(
     computing: how to compute there, None to find out.
     """
     device = choose_device(backend, place)
+    if backend.cuda_graphs and not device.startswith("cuda"):
+        raise ConfigError(f"backend.cuda_graphs=true needs backend.accelerator=cuda, not {device}")
     computing = computing or choose_computing(backend, torch.device(device))
     network, tokenizer = load_model(model, precision=computing.precision, device=device)
     machine = TorchMachine(
@@ -73,6 +75,7 @@ def build_policy(
         optim=optim,
         precision=computing.precision,
         gradient_checkpointing=backend.gradient_checkpointing,
+        cuda_graphs=backend.cuda_graphs,
     )
     policy = Policy(
         machine,

@@ -99,39 +99,46 @@ class SlotCache(Cache):
 
     positions: torch.Tensor  # [n, width] of the new tokens, [1, width] if all rows are equal
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, *, step: int = _STEP) -> None:
+        """step: tokens, of which the capacity is a multiple."""
         self.layers = []  # transformers' own, of which it asks only the kinds
-        self._device = device
+        self._device, self._step = device, step
         self._buffers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by layer
-        self._slots = 0
+        self.slots = 0
         self.capacity = 0  # tokens a row has room for
 
     def place(self, starts: NDArray[np.int64], width: int) -> None:
         """The next `width` tokens go behind the first `starts` [n] tokens of slots 0, 1, ..."""
-        self._rows = len(starts)
         # Padding goes into the cache behind a row's tokens, so there must be room for it.
-        self.reserve(self._rows, int(starts.max()) + width)
+        self.reserve(len(starts), int(starts.max()) + width)
         equal = bool((starts == starts[0]).all())
         positions = (starts[:1] if equal else starts)[:, None] + np.arange(width)
-        self.positions = torch.from_numpy(positions).to(self._device)
+        self.place_at(torch.from_numpy(positions).to(self._device), len(starts))
         self._start = int(starts[0]) if equal else None
+
+    def place_at(self, positions: torch.Tensor, rows: int | None = None) -> None:
+        """The next tokens go to these positions [n or 1, width], where there is room for them.
+
+        rows: how many slots there are, None for one each.
+        """
+        self._rows, self.positions, self._start = rows or len(positions), positions, None
         self._slot = torch.arange(self._rows, device=self._device)[:, None]  # of each row
 
     def reserve(self, slots: int, capacity: int) -> None:
         """Make room for rows and tokens, and keep the contents."""
-        if slots <= self._slots and capacity <= self.capacity:
+        if slots <= self.slots and capacity <= self.capacity:
             return
-        self._slots = max(slots, self._slots)
+        self.slots = max(slots, self.slots)
         if capacity > self.capacity:
             # Long rows grow by an eighth, so that copying them stays cheap.
-            self.capacity = -(-max(capacity, self.capacity * 9 // 8) // _STEP) * _STEP
+            self.capacity = -(-max(capacity, self.capacity * 9 // 8) // self._step) * self._step
         for layer, (keys, values) in self._buffers.items():
             self._buffers[layer] = (self._resize(keys), self._resize(values))
 
     def _resize(self, buffer: torch.Tensor) -> torch.Tensor:
         slots, heads, capacity, dim = buffer.shape
         # A hidden value is still multiplied by 0, and 0 x NaN is NaN. So the rest is 0.
-        result = buffer.new_zeros(self._slots, heads, self.capacity, dim)
+        result = buffer.new_zeros(self.slots, heads, self.capacity, dim)
         result[:slots, :, :capacity] = buffer
         return result
 

@@ -35,11 +35,13 @@ from wordle_rl.backends.torch.optimizers import (
     save_states,
 )
 from wordle_rl.backends.torch.plain import PlainLM, PlainRows
+from wordle_rl.backends.torch.static import StaticRows
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.prefix_cache import CachedModel
 from wordle_rl.policy.tokenizer import HFTokenizer
 from wordle_rl.runs.files import read_object, write_json
+from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.processes import Processes
 from wordle_rl.runs.timing import Timers
 
@@ -57,9 +59,11 @@ class TorchMachine:
         optim: Optim,
         precision: Precision = "fp32",
         gradient_checkpointing: bool = False,
+        cuda_graphs: bool = False,
     ) -> None:
         """model: of transformers or peft, on its device. Parameters with requires_grad are trained.
 
+        cuda_graphs: whether games are played through StaticRows, see static.py.
         Raises ConfigError for a model that cannot play or learn here.
         """
         model.eval()  # dropout stays off: scores must not depend on chance
@@ -78,7 +82,13 @@ class TorchMachine:
         self._merged_model = merge_adapter(model) if self._is_lora and on_cpu and known else None
         network = _copy_model(model, precision) if self._has_copy else self._merged_model or model
         kind = CausalLM if known else PlainLM
+        if cuda_graphs and not known:
+            raise ConfigError(
+                "backend.cuda_graphs must be false for this model: it is played by transformers' "
+                "own cache"
+            )
         self.lm = kind(network, checkpointing=gradient_checkpointing)
+        self._cuda_graphs = cuda_graphs
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
         self._scaler.scale(torch.zeros(1, device=self.device))  # prepares it in every process
 
@@ -108,7 +118,9 @@ class TorchMachine:
         return all(bool(weight.isfinite().all()) for weight in (*self.trainable, *copies))
 
     def make_rows(self) -> CachedModel:
-        return PlainRows(self.lm) if isinstance(self.lm, PlainLM) else TorchRows(self.lm)
+        if isinstance(self.lm, PlainLM):
+            return PlainRows(self.lm)
+        return StaticRows(self.lm) if self._cuda_graphs else TorchRows(self.lm)
 
     def keep(self) -> Callable[[], AbstractContextManager[None]]:
         backup = [weight.detach().clone() for weight in self._changing_weights()]

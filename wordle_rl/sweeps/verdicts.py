@@ -3,7 +3,7 @@
 Arms are compared at equal seeds and secrets. The standard error is clustered by both, because all
 games of a seed share one training run, and all games on a secret its difficulty (Cameron, Gelbach &
 Miller 2011, doi.org/10.1198/jbes.2010.07136). Student's t has a degree of freedom for each seed but
-one. Holm's correction is over all comparisons of the study.
+one. Holm's correction (Scand. J. Statist. 6, 1979) is over all comparisons of the study.
 """
 
 import json
@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
 import pandas as pd
 from optuna.distributions import json_to_distribution
 
@@ -71,7 +70,7 @@ MEASURES = {
         margin=0.15,
         higher="worse",
         lower="better",
-        of_games=lambda games: games.turns + ~games.won,
+        of_games=lambda games: games.score,
     ),
     "repeats_over_time": Measure(
         title="share of a game's guesses that repeat an earlier one",
@@ -93,7 +92,7 @@ class Study:
     """The files of a study.
 
     trials: a row for each, with its figures, `seed` (0 without one), `arm` (its name) and `curve`
-    (games and wins, 0..1, of each validation). games: the rows of games.csv.xz, and `won`, `turns`.
+    (games and wins, 0..1, of each validation). games: the rows of games.csv.xz with their outcomes.
     """
 
     folder: Path
@@ -152,16 +151,17 @@ def read_study(folder: Path) -> Study:
     if (folder / GAMES).is_file():
         games = pd.read_csv(folder / GAMES, dtype={"arm": str}, keep_default_na=False)
     games = add_outcomes(games)
-    last = games[games.step == games.groupby(["round", "trial"]).step.transform("max")]
-    scores = (last.turns + ~last.won).groupby([last["round"], last.trial]).mean()
+    scores = games[games.final].groupby(["round", "trial"]).score.mean()
     trials = trials.join(scores.rename("guesses").astype(float), on=["round", "trial"])
     return Study(folder=folder, about=about, space=space, trials=trials, games=games)
 
 
 def add_outcomes(games: Frame) -> Frame:
-    """The games with `turns` and `won`."""
+    """The games with `turns`, `won`, `score` in guesses, and whether they are a trial's `final`."""
     won = games.guesses.str.rsplit(" ", n=1).str[-1] == games.secret
-    return games.assign(turns=games.guesses.str.count(" ") + 1, won=won)
+    turns = games.guesses.str.count(" ") + 1
+    final = games.step == games.groupby(["round", "trial"]).step.transform("max")
+    return games.assign(turns=turns, won=won, score=turns + ~won, final=final)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,8 +250,8 @@ def find_winner(study: Study) -> int | None:
     score = -trials.guesses if study.measure is MEASURES["guesses"] else trials[WINS]
     arms = trials.assign(score=score).dropna(subset="score").groupby("arm", sort=False)
     arms = arms.agg(seeds=("seed", "size"), score=("score", "mean"), trial=("trial", "first"))
-    candidates = arms[arms.seeds == arms.seeds.max()]
-    return int(candidates.trial[candidates.score.idxmax()]) if len(candidates) else None
+    best = arms.nlargest(1, ["seeds", "score"]).trial
+    return int(best.iloc[0]) if len(best) else None
 
 
 def measure_cells(study: Study, part: str, measure: Measure) -> Frame:
@@ -266,8 +266,7 @@ def measure_cells(study: Study, part: str, measure: Measure) -> Frame:
     if measure.of_games is None or games.empty:
         cells = trials.assign(secret="", value=trials.get(measure.figure, math.nan))
     else:
-        start = 1 if measure.over_time else games.groupby("trial").step.transform("max")
-        games = games[games.step >= start]
+        games = games[games.step > 0 if measure.over_time else games.final]
         cells = games.assign(value=measure.of_games(games).astype(float))
     cells = cells.dropna(subset="value")
     return cells.groupby(["arm", "seed", "secret"]).value.mean().unstack("arm")
@@ -276,30 +275,30 @@ def measure_cells(study: Study, part: str, measure: Measure) -> Frame:
 def measure_spread(one: Column, other: Column) -> Spread | None:
     """The difference `one` - `other` over common cells (`seed`, `secret`); None with one seed."""
     gaps = (one - other).dropna()
-    seeds, words = (pd.factorize(gaps.index.get_level_values(n))[0] for n in ("seed", "secret"))
-    count, secrets = len(set(seeds)), len(set(words))
-    if count < 2:
+    seeds, secrets = (gaps.index.get_level_values(n).nunique() for n in ("seed", "secret"))
+    if seeds < 2:
         return None
-    variance = float(gaps.groupby(level="seed").mean().var(ddof=1))
-    square = variance / count
+    variance = float(gaps.groupby(level="seed").mean().var())
+    square = variance / seeds
     if secrets > 1:
-        dev = (gaps - gaps.mean()).to_numpy()
-        seed, word, cell = (_squared_error(dev, by) for by in (seeds, words, np.arange(len(dev))))
+        by_seed, by_secret, by_cell = (
+            _squared_error(gaps, by) for by in ("seed", "secret", ["seed", "secret"])
+        )
         # By chance the error of both may be smaller than the error of one, which is then better.
-        square = max(square, word, seed + word - cell)
+        square = max(square, by_secret, by_seed + by_secret - by_cell)
     return Spread(
         mean=float(gaps.mean()),
         error=math.sqrt(square),
         seed_variance=variance,
-        seeds=count,
+        seeds=seeds,
         secrets=secrets,
     )
 
 
-def _squared_error(dev: np.ndarray, cluster: np.ndarray) -> float:
-    """Of the mean. dev: from the mean; cluster: of each number."""
-    sums = np.bincount(cluster, dev)
-    return float((sums**2).sum()) / len(dev) ** 2 * len(sums) / (len(sums) - 1)
+def _squared_error(gaps: Column, levels: str | list[str]) -> float:
+    """Of the mean, where numbers at the same place of these levels are a cluster."""
+    sums = (gaps - gaps.mean()).groupby(level=levels).sum()
+    return float((sums**2).sum()) / len(gaps) ** 2 * len(sums) / (len(sums) - 1)
 
 
 def find_verdicts(spreads: Mapping[str, Spread], measure: Measure, margin: float) -> list[Effect]:
@@ -310,12 +309,18 @@ def find_verdicts(spreads: Mapping[str, Spread], measure: Measure, margin: float
     from scipy.stats import t
 
     # The chance of such a mean if there were no difference.
-    p_values = [
-        float(2 * t.sf(abs(s.mean) / s.error, s.seeds - 1)) if s.error else 1.0
-        for s in spreads.values()
-    ]
-    effects = []
-    for (name, spread), p, level in zip(spreads.items(), *correct(p_values), strict=True):
+    chances = {
+        name: float(2 * t.sf(abs(one.mean) / one.error, one.seeds - 1)) if one.error else 1.0
+        for name, one in spreads.items()
+    }
+    effects: dict[str, Effect] = {}
+    p, level, rest = 0.0, ERROR, len(spreads)
+    for name in sorted(spreads, key=chances.__getitem__):
+        spread = spreads[name]
+        # Once one fails, all after it keep its level, so that interval and verdict agree.
+        level = ERROR / rest if p <= ERROR else level
+        p = max(p, min(rest * chances[name], 1.0))
+        rest -= 1
         half = t.ppf(1 - level / 2, spread.seeds - 1) * spread.error
         low, high = (float(measure.scale * (spread.mean + way * half)) for way in (-1, 1))
         verdict = UNDECIDED
@@ -325,34 +330,18 @@ def find_verdicts(spreads: Mapping[str, Spread], measure: Measure, margin: float
             verdict = measure.higher if spread.mean > 0 else measure.lower
         elif -margin <= low and high <= margin:
             verdict = f"equal within {margin:g}"
-        effects.append(
-            Effect(
-                name=name,
-                difference=measure.scale * spread.mean,
-                low=low,
-                high=high,
-                p=float(p),
-                verdict=verdict,
-                resolution=measure.scale * find_resolution(spread, comparisons=len(spreads)),
-                seeds=spread.seeds,
-                secrets=spread.secrets,
-            )
+        effects[name] = Effect(
+            name=name,
+            difference=measure.scale * spread.mean,
+            low=low,
+            high=high,
+            p=p,
+            verdict=verdict,
+            resolution=measure.scale * find_resolution(spread, comparisons=len(spreads)),
+            seeds=spread.seeds,
+            secrets=spread.secrets,
         )
-    return effects
-
-
-def correct(alone: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """Holm's correction (Scand. J. Statist. 6, 1979) of the p of some comparisons.
-
-    Returns the corrected p, and the level at which each was tested, so that interval and verdict
-    agree: once one fails, all after it keep its level.
-    """
-    order, rank = np.argsort(alone, kind="stable"), np.arange(len(alone))
-    p_values, levels = np.ones(len(alone)), np.ones(len(alone))
-    factors = len(alone) - rank
-    p_values[order] = np.minimum(np.maximum.accumulate(factors * np.array(alone)[order]), 1)
-    levels[order] = ERROR / (len(alone) - np.minimum(rank, (p_values <= ERROR).sum()))
-    return p_values, levels
+    return [effects[name] for name in spreads]
 
 
 def find_resolution(spread: Spread, *, comparisons: int) -> float:

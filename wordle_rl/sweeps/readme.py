@@ -319,11 +319,11 @@ def _draw_curves(axes: Any, study: Study, trials: Frame) -> None:
 
 def _draw_dots(axes: Any, trials: Frame) -> None:
     """A dot for each trial, a bar for each arm's mean, and a line for the start."""
-    for arm in trials.arm.unique():
-        wins = 100 * trials[trials.arm == arm][WINS].dropna()
-        axes.plot(wins, [arm] * len(wins), "o", color=BLUE, ms=5, alpha=0.6)
-        half = find_half(wins)
-        axes.errorbar([wins.mean()], [arm], xerr=[half], fmt="|", color=INK, ms=14, capsize=4)
+    wins = 100 * trials.set_index("arm")[WINS].dropna()
+    arms = wins.groupby(level="arm", sort=False)
+    means, halves = arms.mean(), arms.agg(find_half)
+    axes.plot(wins, wins.index, "o", color=BLUE, ms=5, alpha=0.6)
+    axes.errorbar(means, means.index, xerr=halves, fmt="|", color=INK, ms=14, capsize=4)
     axes.set(title="The best checkpoint of each trial", xlabel=_Y)
     axes.invert_yaxis()
     if (start := find_start(trials)) is not None:

@@ -14,12 +14,10 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.sweeps.plan import StudyPlan
-from wordle_rl.sweeps.space import Params, count_points, list_grid_points
-from wordle_rl.sweeps.trial import COMPLETE, PRUNED, RUNNING, WINS, Row, list_reports
+from wordle_rl.sweeps.space import count_points, list_grid_points
+from wordle_rl.sweeps.trial import FAILED, WINS, Row, list_reports
 
-_STATES = {COMPLETE: TrialState.COMPLETE, PRUNED: TrialState.PRUNED, RUNNING: TrialState.RUNNING}
 _DRAWS = 8  # more than there are trials, of a sampler that draws points with a trial
-Notes = dict[str, Any]
 
 
 def build_sampler(node: Mapping[str, Any], number: int, draw: int = 0) -> Any:
@@ -57,26 +55,27 @@ def _build_part(key: str, node: Mapping[str, Any], module: ModuleType, **extras:
         raise ConfigError(f"{key}: {error}") from None
 
 
-def draw_point(plan: StudyPlan, rows: Sequence[Row], number: int) -> tuple[Params, Notes] | None:
-    """The point of trial `number`, and notes; None if all points have a trial.
+def draw_point(plan: StudyPlan, rows: Sequence[Row], number: int) -> Row | None:
+    """The point of trial `number`, with Optuna's notes; None if all points have a trial.
 
     Where the sampler draws points with a trial again and again, the first point without one.
     """
     study = _open_study(plan, rows, number)
-    known = [plan.pick(row) for row in rows if row["state"] in _STATES]
+    known = [plan.pick(row) for row in rows if row["state"] != FAILED]
     for draw in range(number + _DRAWS):  # a sampler that follows a sequence begins it again
         study.sampler = build_sampler(plan.settings.sampler or {}, number, draw)
         params = study.ask(dict(plan.space)).params
         if params not in known:
-            return params, study.trials[-1].system_attrs
+            notes = study.trials[-1].system_attrs
+            return {**params, "notes": notes} if notes else params
     points = [] if count_points(plan.space) is None else list_grid_points(plan.space)
-    return next(((point, {}) for point in points if point not in known), None)
+    return next((point for point in points if point not in known), None)
 
 
 def is_poor(
     plan: StudyPlan, rows: Sequence[Row], number: int, wins: Sequence[float]
-) -> tuple[bool, Notes]:
-    """Whether trial `number` should stop after these validations, and notes."""
+) -> tuple[bool, dict[str, Any]]:
+    """Whether trial `number` should stop after these validations, and Optuna's notes."""
     study = _open_study(plan, rows, number)
     study.enqueue_trial(next(plan.pick(row) for row in rows if row["trial"] == number))
     trial, poor = study.ask(dict(plan.space)), False
@@ -101,17 +100,17 @@ def _open_study(plan: StudyPlan, rows: Sequence[Row], number: int) -> optuna.Stu
 
 def _recall(plan: StudyPlan, rows: Sequence[Row], numbers: Iterable[int]) -> list[FrozenTrial]:
     """Trials as Optuna knows them. A number that nothing came of is a failed one."""
-    by_number = {row["trial"]: row for row in rows if row["state"] in _STATES}
+    by_number = {row["trial"]: row for row in rows if row["state"] != FAILED}
     return [
         create_trial(
-            state=_STATES[by_number[number]["state"]],
-            value=by_number[number][WINS],
-            params=plan.pick(by_number[number]),
+            state=TrialState[row["state"].upper()],
+            value=row[WINS],
+            params=plan.pick(row),
             distributions=dict(plan.space),
-            system_attrs=by_number[number].get("notes"),
-            intermediate_values=dict(enumerate(list_reports(by_number[number]), 1)),
+            system_attrs=row.get("notes"),
+            intermediate_values=dict(enumerate(list_reports(row), 1)),
         )
-        if number in by_number
+        if row
         else create_trial(state=TrialState.FAIL)
-        for number in numbers
+        for row in map(by_number.get, numbers)
     ]

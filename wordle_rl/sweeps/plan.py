@@ -110,9 +110,7 @@ class StudyPlan:
 
     @property
     def n_trials(self) -> int:
-        """How many trials there are: no more than points, where a sampler has a finite space."""
-        if self.points is not None:
-            return len(self.points)
+        """How many trials there are: no more than points, where the space has a number of them."""
         return min(filter(None, (count_points(self.space), self.settings.n_trials)))
 
     def pick(self, row: Params) -> dict[str, Scalar]:
@@ -121,11 +119,11 @@ class StudyPlan:
 
     def list_own(self, params: Params) -> list[str]:
         """The overrides of some parameters alone."""
-        arms, arm = self.settings.arms, params.get(ARM)
-        if arm is not None and arm not in arms:
+        arms, own = self.settings.arms, dict(params)
+        arm = own.pop(ARM, None)
+        if arm not in (None, *arms):
             raise ConfigError(f"hydra.sweeper: arm must be one of {', '.join(arms)}, not {arm!r}")
-        lines = arms[str(arm)] if arm is not None else []
-        return [*lines, *format_overrides({name: v for name, v in params.items() if name != ARM})]
+        return [*arms.get(str(arm), []), *format_overrides(own)]
 
     def build_run(self, params: Params) -> list[str]:
         """The overrides of a trial, output folder aside."""
@@ -166,8 +164,8 @@ class StudyPlan:
 
     def check_identity(self, before: Mapping[str, Any] | None) -> None:
         """Raise ConfigError for a study that was started with other settings."""
-        now = json.loads(json.dumps(self.identity()))
-        if before not in (None, now):
+        now = self.identity()
+        if before is not None and before != now:
             keys = ", ".join(key for key in now if now[key] != before.get(key))
             raise ConfigError(
                 f"study {self.settings.name} was started with another {keys}: old and new trials "
@@ -222,14 +220,15 @@ def plan_study(node: Mapping[str, Any], arguments: Sequence[str], compose: Compo
             "-m runs a study: give a setting several values, such as optim.lr=1e-4,1e-3, or name a "
             f"study with sweep=, out of {', '.join(list_studies())}"
         )
-    points, question = None, settings.question or f"Which values of {', '.join(space)} do best?"
+    points, default = None, settings.default
+    question = f"Which values of {', '.join(space)} do best?"
     if settings.sampler is None:
         points = list_grid_points(space)
-        question = settings.question or _ask(points, space)
+        question = _ask(points, space)
         arm = {name: value for name, value in points[0].items() if name != "seed"}
-        settings = replace(settings, default={**arm, **(settings.default or {})})
+        default = {**arm, **(default or {})}
     return StudyPlan(
-        settings=replace(settings, question=question),
+        settings=replace(settings, question=settings.question or question, default=default),
         space=space,
         overrides=[*settings.overrides, *singles, *constants],
         points=points,

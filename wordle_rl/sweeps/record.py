@@ -11,7 +11,6 @@ time. A refused guess ends with !, and an answer without a guess is -.
 """
 
 import fcntl
-import json
 import lzma
 import os
 import sys
@@ -23,22 +22,18 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import pandas as pd
-from optuna.distributions import CategoricalDistribution, IntDistribution
+from optuna.distributions import CategoricalDistribution
 
-from wordle_rl.runs.files import StepLog, json_bytes, open_lock, read_json, write_bytes, write_json
+from wordle_rl.runs.files import StepLog, open_lock, read_json, write_bytes, write_json
 from wordle_rl.runs.paths import CONFIG_DIR, ROOT, shorten
-from wordle_rl.sweeps.draw import Notes, draw_point, is_poor
+from wordle_rl.sweeps.draw import draw_point, is_poor
 from wordle_rl.sweeps.plan import StudyPlan
-from wordle_rl.sweeps.space import ARM, Params, Space, name_arm
+from wordle_rl.sweeps.space import ARM, Params, Space, list_grid_points, name_arm
 from wordle_rl.sweeps.trial import COMPLETE, FAILED, PRUNED, RUNNING, WINS, Row, Trial
 
 RECORD, GAMES = "study.json", "games.csv.xz"
 SEARCH, CONFIRMATION = "search", "confirmation"  # the rounds of a study
 DONE = (COMPLETE, PRUNED)
-CONFIRMED: Space = {  # by a confirmation; more seeds may follow later
-    ARM: CategoricalDistribution(("winner", "default")),
-    "seed": IntDistribution(0, 2**53),
-}
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -71,8 +66,7 @@ def begin_record(plan: StudyPlan) -> None:
             "effects": before.get("effects", []),  # written with the page
             "trials": before.get("trials", []),
         }
-        # Another order of the same would change a shipped file.
-        if json.loads(json_bytes(record)) != before:
+        if record != before:  # another order of the same would change a shipped file
             write_json(settings.place / RECORD, record)
 
 
@@ -117,8 +111,8 @@ class Round:
             if (choice := self._choose(rows, number)) is None:
                 return None, bool(runs)
             row = {"trial": number, "round": self.part, "state": RUNNING, WINS: None}
-            row |= self.plan.pick(choice[0])
-            self._write(row, choice[1])
+            row |= {**self.plan.pick(choice), **choice}
+            self._write(row)
             return self._claim(row), True
 
     def end(self, trial: Trial, found: Row) -> None:
@@ -128,17 +122,16 @@ class Round:
             self._write({**row, **found})
         trial.lock.close()
 
-    def _write(self, row: Row, notes: Notes | None = None) -> None:
-        """Write a row, in the place of the trial's earlier one, and Optuna's notes on it."""
-        folder = self.plan.settings.place
-        if notes:
-            row = {**row, "notes": {**row.get("notes", {}), **notes}}
-        before = read_record(folder)
-        rows = {(one["round"], one["trial"]): one for one in [*before.get("trials", []), row]}
-        if self.part == SEARCH:  # another trial may be the winner now
-            rows = {key: one for key, one in rows.items() if one["round"] == SEARCH}
-        order = sorted(rows, key=lambda key: (key[0] != SEARCH, key[1]))
-        write_json(folder / RECORD, {**before, "trials": [rows[key] for key in order]})
+    def _write(self, row: Row) -> None:
+        """Write a row, in the place of the trial's earlier one."""
+        before = read_record(self.plan.settings.place)
+        rows = {
+            (one["round"] != SEARCH, one["trial"]): one
+            for one in [*before.get("trials", []), row]
+            if one["round"] in (SEARCH, self.part)  # with a new trial, another may be the winner
+        }
+        trials = [rows[key] for key in sorted(rows)]
+        write_json(self.plan.settings.place / RECORD, {**before, "trials": trials})
 
     def _is_poor(self, number: int, wins: Sequence[float]) -> bool:
         """Whether a trial should stop after these validations."""
@@ -148,16 +141,16 @@ class Round:
             rows = self.list_rows()
             poor, notes = is_poor(self.plan, rows, number, wins)
             [row] = [row for row in rows if row["trial"] == number]
-            self._write(row, notes)
+            self._write({**row, "notes": {**row.get("notes", {}), **notes}})
         return poor
 
-    def _choose(self, rows: Sequence[Row], number: int) -> tuple[Params, Notes] | None:
+    def _choose(self, rows: Sequence[Row], number: int) -> Params | None:
         """The point of a new trial, with Optuna's notes; None if there is none."""
         if self.plan.points is None:
             count = sum(row["state"] != FAILED for row in rows)
             return draw_point(self.plan, rows, number) if count < self.plan.n_trials else None
         tried = [self.plan.pick(row) for row in rows if row["trial"] not in self.failed]
-        return next(((point, {}) for point in self.plan.points if point not in tried), None)
+        return next((point for point in self.plan.points if point not in tried), None)
 
     def _claim(self, row: Row) -> Trial | None:
         """A trial with the lock of its folder; None while another process has it.
@@ -194,12 +187,13 @@ def open_confirmation(plan: StudyPlan, number: int, winner: Params) -> Round:
     arms, default = {"winner": plan.list_own(best)}, cast(Params, settings.default or {})
     if best != default:  # as where seeds alone vary
         arms["default"] = plan.list_own(default)
-    study = replace(settings, arms=arms, sampler=None, n_trials=None, pruner=None)
+    choices = {ARM: arms, "seed": settings.confirm_seeds}
+    space = {name: CategoricalDistribution(tuple(values)) for name, values in choices.items()}
     confirmation = replace(
         plan,
-        settings=study,
-        space=CONFIRMED,
-        points=[{ARM: arm, "seed": seed} for seed in settings.confirm_seeds for arm in arms],
+        settings=replace(settings, arms=arms, sampler=None, n_trials=None, pruner=None),
+        space=space,
+        points=list_grid_points(space),
         overrides=[*plan.overrides, "trainer.report=true"],
     )
     folder = settings.place / "trials" / f"{settings.name}-confirm-{number}"
@@ -224,12 +218,16 @@ def write_games(plan: StudyPlan) -> None:
             write_bytes(path, lzma.compress(text.encode(), preset=9))
 
 
+def name_trial(row: Row, space: Space) -> str:
+    """The name of a trial's arm. space: of the search."""
+    return name_arm(row, space) if row["round"] == SEARCH else row[ARM]
+
+
 def _read_games(plan: StudyPlan, row: Row, log: Path) -> Any:
-    space = plan.space if row["round"] == SEARCH else CONFIRMED
     about = {
         "round": row["round"],
         "trial": row["trial"],
-        "arm": name_arm(row, space),
+        "arm": name_trial(row, plan.space),
         "seed": row.get("seed", 0),
     }
     games = pd.DataFrame(

@@ -17,7 +17,7 @@ import pandas as pd
 from optuna.distributions import json_to_distribution
 
 from wordle_rl.runs.paths import TRAIN
-from wordle_rl.sweeps.record import CONFIRMATION, CONFIRMED, GAMES, RECORD, SEARCH, read_record
+from wordle_rl.sweeps.record import CONFIRMATION, GAMES, RECORD, SEARCH, name_trial, read_record
 from wordle_rl.sweeps.space import ARM, Space, name_arm
 from wordle_rl.sweeps.trial import COMPLETE, RUNNING, WINS
 
@@ -136,14 +136,13 @@ def read_study(folder: Path) -> Study:
         raise ValueError(f"{folder / RECORD}: has no trials, so the study did not run yet")
     specs = about["identity"]["space"]
     space: Any = {name: json_to_distribution(json.dumps(item)) for name, item in specs.items()}
-    spaces = {SEARCH: space, CONFIRMATION: CONFIRMED}
     defaults = {**dict.fromkeys(_FIGURES, math.nan), "lineage": "", "curve": [], "metrics": {}}
     trials: Any = pd.DataFrame(
         {
             **defaults,
             **{name: value for name, value in row.items() if value is not None},
             "seed": int(row.get("seed") or 0),
-            "arm": name_arm(row, spaces[row["round"]]),
+            "arm": name_trial(row, space),
         }
         for row in rows
     )

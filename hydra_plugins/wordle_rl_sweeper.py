@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from hydra.plugins.sweeper import Sweeper
-from hydra.types import HydraContext, RunMode, TaskFunction
+from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from wordle_rl.runs.config import check_choices, expand
+from wordle_rl.runs.config import compose_config
 from wordle_rl.runs.errors import user_errors
 
 
@@ -19,14 +19,13 @@ class StudySweeper(Sweeper):
     """Hands hydra.sweeper and the command line to wordle_rl.sweeps."""
 
     def __init__(self, **_: Any) -> None:
-        self.config: Any = None  # both from setup()
-        self.hydra_context: Any = None
+        self.config: Any = None  # from setup()
         self._configs: dict[tuple[str, ...], dict[str, Any]] = {}
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        self.hydra_context, self.config = hydra_context, config
+        self.config = config
 
     def sweep(self, arguments: list[str]) -> None:
         """Run a study. arguments: the overrides of the command line without hydra's own."""
@@ -57,12 +56,6 @@ class StudySweeper(Sweeper):
         from wordle_rl.commands.build import resolve
 
         if (key := tuple(overrides)) not in self._configs:
-            cfg = self.hydra_context.config_loader.load_configuration(
-                config_name=self.config.hydra.job.config_name,
-                overrides=expand(overrides),
-                run_mode=RunMode.RUN,
-            )
-            OmegaConf.set_struct(cfg, False)
-            check_choices(cfg.pop("hydra"), cfg)
+            cfg = compose_config(self.config.hydra.job.config_name, overrides)
             self._configs[key] = resolve(cfg)
         return self._configs[key]

@@ -123,7 +123,8 @@ class StudyPlan:
         arm = own.pop(ARM, None)
         if arm not in (None, *arms):
             raise ConfigError(f"hydra.sweeper: arm must be one of {', '.join(arms)}, not {arm!r}")
-        return [*arms.get(str(arm), []), *format_overrides(own)]
+        lines = arms[str(arm)] if arm is not None else []
+        return [*lines, *format_overrides(own)]
 
     def build_run(self, params: Params) -> list[str]:
         """The overrides of a trial, output folder aside."""

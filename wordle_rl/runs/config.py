@@ -19,11 +19,15 @@ from wordle_rl.runs.instantiate import NAMED, PACKAGE, ConfigError, check_choice
 from wordle_rl.runs.paths import CONF, CONFIG_DIR, ROOT, quote
 
 CONFIG = "config.yaml"  # the resolved config in a run folder
-# Keys of other programs, or of Hydra, whose work this program does by another one.
+# Settings of other programs, or of Hydra, whose work this program does by another one.
 _HINTS: dict[str, str | None] = {
     **dict.fromkeys(("learning_rate", "optim.learning_rate"), "optim.lr"),
     "batch_size": "rollout.groups, which num_generations multiplies",
     **dict.fromkeys(("device", "backend.device"), "backend.accelerator"),
+    **dict.fromkeys(
+        ("backend.accelerator=gpu", "backend.accelerator=tpu"),
+        "backend.accelerator=cuda for an NVIDIA GPU, and mps for a Mac's",
+    ),
     "hydra/launcher": "hydra.sweeper.jobs, as a study has workers of its own",
     "hydra.launcher": "hydra.sweeper.jobs, as a study has workers of its own",
     "hydra.run": "output_dir={}",
@@ -31,15 +35,10 @@ _HINTS: dict[str, str | None] = {
     **dict.fromkeys(("hydra.sweeper", "hydra.searchpath")),  # the only ones with an effect
     "hydra": "output_dir, name or hydra.sweeper.folder, as Hydra's own have no effect",
 }
-_VALUE_HINTS = {
-    **dict.fromkeys(
-        ("backend.accelerator=gpu", "backend.accelerator=tpu"),
-        "backend.accelerator=cuda for an NVIDIA GPU, and mps for a Mac's",
-    )
-}
-_NUMBER = "num_generations"  # a group whose options are numbers
+_SMALL = ("lexicon", "micro", "mini", "tiny", "untrained")  # models that began in this project
 _FOR_ANY = ("study",)  # experiments for models of every kind
-_PLAIN_TEXT = re.compile(r"[^\s'\"()\[\]{}]*")  # names of options, separated by commas in a sweep
+_PLAIN_TEXT = re.compile(r"[^\s'\"()\[\]{},\\]*")
+_DEFAULT = re.compile(r'^  - (\w+): "?(\w+)"?(?:  # (.*))?$', re.M)  # in a defaults list
 _FOLDER = re.compile(r"(?:^|\0)(?:--config-dir|-cd)[=\0]([^\0]+)")  # among arguments
 _TARGET = re.compile(r"""\b(?:_target_|player)['"]?\s*[:=]\s*['"]?(\w+(?:\.\w+)+)""")
 _NAME = re.compile(r"(?!(?:null|true|false|nan|inf)$)[a-z./][\w./-]*", re.IGNORECASE | re.ASCII)
@@ -148,9 +147,9 @@ def expand(arguments: Sequence[str]) -> list[str]:
     """
     words = [quoted(argument) for argument in arguments]
     values = _by_key(words)
-    for argument in arguments:
-        if argument[:1] == "~" and argument[1:] in list_groups():
-            raise ConfigError(f"{argument[1:]} must be given, and {argument} would take it out")
+    for group in list_groups():
+        if f"~{group}" in arguments:
+            raise ConfigError(f"{group} must be given, and ~{group} would take it out")
     _refuse_foreign(values)
     run = values.get("init_from", "null")
     if run in ("null", "") or values.get("resume", "null") != "null":
@@ -170,11 +169,10 @@ def expand(arguments: Sequence[str]) -> list[str]:
 def _refuse_foreign(values: Mapping[str, str]) -> None:
     """Raise ConfigError for keys and values of other programs, and name ours."""
     for key, value in values.items():
-        names = (key, ".".join(key.split(".")[:2]), key.split(".")[0])
+        names = (f"{key}={value}", key, ".".join(key.split(".")[:2]), key.split(".")[0])
         if hint := next((_HINTS[name] for name in names if name in _HINTS), None):
-            raise ConfigError(f"{key}: the setting for this is {hint.format(value)}, see --help")
-        if hint := _VALUE_HINTS.get(f"{key}={value}"):
-            raise ConfigError(f"{key}={value}: the setting for this is {hint}")
+            line = f"{key}={value}: the setting for this is {hint.format(value)}, see --help"
+            raise ConfigError(line)
 
 
 def check_choices(hydra: Any, cfg: Any) -> None:
@@ -314,20 +312,20 @@ def quoted(argument: str) -> str:
     """
     key, equals, value = argument.partition("=")
     text = value.strip("'\"")
-    if key.lstrip("+") == _NUMBER and equals and "," not in value:
-        return f"{_NUMBER}='{text}'"
-    if key in ("data", "data.path", "data.split") and equals and text not in ("", "none", "null"):
+    if key in ("data", "data.path", "data.split") and text not in ("", "none", "null"):
         return f"{key}={quote(text)}"  # a file's name may hold anything, and a slice has brackets
     if key == "data" and equals:
         return "data=none"
-    if key in ("model", "init_from") and text not in ("", "null") and not _CHOICE.match(value):
-        paths = map(os.path.expanduser, text.split(","))
-        return f"{key}=" + ",".join(p if _NAME.fullmatch(p) else quote(p) for p in paths)
-    if not value.isascii() and _PLAIN_TEXT.fullmatch(value) and not {",", "\\"} & set(value):
+    group = key.lstrip("+")
+    if equals and group in list_groups() and not _CHOICE.match(value):
+        options = [text] if text[:1] in ("[", "{") else text.split(",")
+        return f"{group}=" + ",".join(map(_quoted_option, options))
+    if not value.isascii() and _PLAIN_TEXT.fullmatch(value):
         return f"{key}='{value}'"
-    if not equals or not key or "/" in key or not (CONF / key).is_dir():
-        return argument
-    if _PLAIN_TEXT.fullmatch(value):
-        options = (o if _NAME.fullmatch(o) else f"'{o}'" for o in value.split(","))
-        return f"{key}=" + ",".join(options)
-    return f"{key}='{value}'" if value[0] in "[{" and "'" not in value else argument
+    return argument
+
+
+def _quoted_option(option: str) -> str:
+    """An option as text for Hydra, which would read 12, true or a path as something else."""
+    path = os.path.expanduser(option)
+    return path if _NAME.fullmatch(path) else quote(path)

@@ -5,14 +5,14 @@ more. Every other exception is a bug and keeps its traceback. The lines about Hy
 the texts of Hydra 1.3 and OmegaConf 2.3.
 """
 
-import difflib
 import errno
 import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -173,7 +173,7 @@ def describe_hydra_error(error: Exception) -> str:
     if isinstance(error, MissingConfigException) and error.options and error.missing_cfg_file:
         group, _, option = error.missing_cfg_file.rpartition("/")
         options = sorted(error.options)
-        hint = "".join(f"; did you mean {name}?" for name in _near(option, options, 0.6))
+        hint = "".join(f"; did you mean {name}?" for name in get_close_matches(option, options, 1))
         if group == "model":
             hint += "; it may be a hub name such as Qwen/Qwen3-0.6B, or a folder, too"
         if group == "num_generations":
@@ -194,6 +194,8 @@ def describe_hydra_error(error: Exception) -> str:
 
 def _describe_unknown_key(key: str, node: Any) -> str:
     """node: the group of settings that lacks the key, or None."""
+    from omegaconf import OmegaConf
+
     group, _, name = key.rpartition(".")
     keys = [str(k) for k in node or {} if k not in ("hydra", "_target_")]
     if group == "model.lora":
@@ -203,10 +205,11 @@ def _describe_unknown_key(key: str, node: Any) -> str:
     if not keys:
         return f"there is no setting {key}: {group} is a single value"
     paths = {"experiment": "experiment", "sweep": "sweep"}  # not kept in the composed config
-    for path in _list_paths(node._get_root()):
+    root: Any = OmegaConf.to_container(node._get_root())
+    for path in _list_paths(root):
         paths.setdefault(path.rpartition(".")[2], path)
-    matches = [f"{group}.{match}".lstrip(".") for match in _near(name, keys, 0.7)]
-    matches = matches or [paths[end] for end in _near(name, [*paths], 0.75)]
+    matches = [f"{group}.{match}".lstrip(".") for match in get_close_matches(name, keys, 1, 0.7)]
+    matches = matches or [paths[end] for end in get_close_matches(name, paths, 1, 0.75)]
     hint = f", did you mean {matches[0]}?" if matches else ";"
     files = sorted((CONF / group).glob("*.yaml")) if group else []
     stems = [f.stem for f in files if re.search(rf"^{re.escape(name)}:", f.read_text(), re.M)]
@@ -215,17 +218,10 @@ def _describe_unknown_key(key: str, node: Any) -> str:
     return f"there is no setting {key}{hint} {text}{note}"
 
 
-def _near(name: str, names: Sequence[str], likeness: float) -> list[str]:
-    """The one name that was probably meant, if any."""
-    return difflib.get_close_matches(name, names, 1, likeness)
-
-
-def _list_paths(node: Any, prefix: str = "") -> Iterator[str]:
+def _list_paths(node: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """The dotted paths of all settings in a config."""
-    for key in node:
-        path = f"{prefix}{key}"
+    for key, value in node.items():
         if key not in ("hydra", "_target_"):
-            yield path
-            value = node._get_node(key)
+            yield f"{prefix}{key}"
             if isinstance(value, Mapping):
-                yield from _list_paths(value, f"{path}.")
+                yield from _list_paths(value, f"{prefix}{key}.")

@@ -160,18 +160,15 @@ def _fits(value: Any, hint: Any) -> bool:
         return value in arguments
     if origin in (Union, UnionType):
         return any(_fits(value, argument) for argument in arguments)
-    if hint is float:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        return number and abs(value) <= sys.float_info.max  # false for NaN, too
+    if hint is float:  # false for NaN, and for true, whose type is bool
+        return type(value) in (int, float) and abs(value) <= sys.float_info.max
     if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+        return type(value) is int
     if origin is list:
         return isinstance(value, list) and all(_fits(item, arguments[0]) for item in value)
     if origin is dict:
         return isinstance(value, dict) and all(_fits(v, arguments[1]) for v in value.values())
-    if hint is Any:
-        return True
-    return isinstance(value, hint) if isinstance(hint, type) else True
+    return hint is Any or not isinstance(hint, type) or isinstance(value, hint)
 
 
 def _type_name(hint: Any) -> str:

@@ -7,15 +7,15 @@ import os
 import re
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import takewhile
+from collections.abc import Iterator
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from wordle_rl.runs.config import flatten, list_brought
+from wordle_rl.runs.config import flatten, list_brought, read_defaults
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF, CONFIG_DIR, EVAL_NAME, TRAIN_NAME
 
@@ -23,6 +23,9 @@ STUDY = CONF / "hydra" / "sweeper" / "study.yaml"  # the settings of a study
 _WIDTH = 100  # columns at most
 _COLUMN = 34  # where the comments of settings begin
 _OPTIONS = 18  # where the options of choices begin
+# The comment behind a value, or behind the key of a group; and the lines right above a key.
+_BEHIND = re.compile(r":? *# *(.+)")
+_ABOVE = re.compile(r"((?:^ *#.*\n)*) *\Z", re.M)
 _SYSTEM_KEYS = ("_target_", "defaults", "hydra")  # the program's own keys
 _HEADS = {
     "config": f"""\
@@ -58,65 +61,76 @@ _SHORT_PAGE = {  # what the short page has: choices, and settings
 
 def format_help(name: str, cfg: DictConfig) -> str:
     """The page of a command. name: of its config, cfg: composed, with the node hydra."""
-    file, picks = CONF / f"{name}.yaml", cfg.hydra.runtime.choices
-    values: Any = OmegaConf.to_container(cfg, resolve=False)
-    study = {"hydra": {"sweeper": values.pop("hydra")["sweeper"]}}
-    groups = {group: text for group, (_, text) in read_defaults(file).items() if "/" not in group}
     lines = [_HEADS[name], "", "Choices, each one word such as model=mini; * is chosen:", ""]
-    for group, text in groups.items():
-        if not (names := [path.stem for path in list_options(group)]):
-            continue  # such as init_from, whose options are runs
-        mark = picks.get(group) or str(values.get(group))  # a number, which no option may have set
-        options = ", ".join(f"*{name}" if name == mark else name for name in names)
-        lines += _row(f"  {group}=", options, _OPTIONS) + _row("", text, _OPTIONS)
-        if settings := _list_brought(group, picks.get(group)):
-            lines += _row("", f"* brings {' '.join(settings)}", _OPTIONS)
-    lines += ["", "Settings, with their values here:", ""]
-    lines += _format_settings(values, _collect_comments(file, groups, picks))
-    if name == "config":
-        lines += ["", "Settings of a study:", "", *_format_settings(study, read_comments(STUDY))]
+    for group, (options, *notes) in _describe_choices(name, cfg):
+        lines += _row(f"  {group}=", options, _OPTIONS)
+        for note in notes:
+            lines += _row("", note, _OPTIONS)
+    settings = _describe_settings(name, cfg)
+    for is_study, items in groupby(settings, lambda item: item[0].startswith("hydra.")):
+        title = "Settings of a study:" if is_study else "Settings, with their values here:"
+        lines += ["", title, ""]
+        for setting, meaning in items:
+            lines += _row(f"  {setting}", meaning, _COLUMN)
     return "\n".join(lines)
 
 
 def format_usual(name: str, cfg: DictConfig) -> str:
     """The page of what people touch: a line or two for each, of at most 40 in all."""
-    page, keys = format_help(name, cfg), _SHORT_PAGE[name]
-    choices, _, settings = page.removeprefix(_HEADS[name]).partition("\nSettings, ")
-    lines = [_HEADS[name], "Choices, * is chosen:"]
-    for group, options in re.findall(r"^  (\w+)=\s+((?:.*,\n +)*.*)", choices, re.M):
+    lines, keys = [_HEADS[name], "Choices, * is chosen:"], _SHORT_PAGE[name]
+    for group, (options, *_) in _describe_choices(name, cfg):
         if group in keys:
-            lines += _row(f"  {group}=", " ".join(options.split()), _OPTIONS)
+            lines += _row(f"  {group}=", options, _OPTIONS)
     lines.append("Settings, with their values here:")
-    for key, row in re.findall(r"^  ([\w.]+)(=.*(?:\n {3,}.*)*)", settings, re.M):
-        if key in keys:
-            value, *words = row.split()
-            meaning = re.split(r"[.:;] |\.$", " ".join(words))[0]
-            head = f"  {key}{value}".ljust(_COLUMN - 1) + " "
-            lines.append(head + textwrap.shorten(meaning, _width() - len(head), placeholder=" ..."))
+    for setting, meaning in _describe_settings(name, cfg):
+        if setting.partition("=")[0] in keys:
+            head = f"  {setting}".ljust(_COLUMN - 1) + " "
+            text = re.split(r"[.:;] |\.$", meaning)[0]
+            lines.append(head + textwrap.shorten(text, _width() - len(head), placeholder=" ..."))
     return "\n".join(lines)
-
-
-def _list_brought(group: str, option: str | None) -> list[str]:
-    """What an option of a group sets in other groups, as on the command line."""
-    return [
-        f"{key}={value}"
-        for key, value in list_brought(group, option).items()
-        if key.split(".")[0] != group and value != "???"
-    ]
 
 
 def format_group(name: str, group: str, cfg: DictConfig) -> str:
     """The part of a command's page about a group: what its options are, and its settings."""
     choice, files = cfg.hydra.runtime.choices.get(group) or str(cfg.get(group)), list_options(group)
-    page = format_help(name, cfg).partition("\nSettings, ")[2]
-    lines = re.findall(rf"^  {re.escape(group)}\b[.=].*(?:\n {{3,}}.*)*", page, re.M)
-    for file in reversed(files):
+    lines = []
+    for file in files:
         title = next(line for line in read_header(file) if not line.startswith("@package"))
         mark = "*" if file.stem == choice else ""
-        lines[:0] = _row(f"  {mark}{file.stem}", title, _OPTIONS)
+        lines += _row(f"  {mark}{file.stem}", title, _OPTIONS)
+    for setting, meaning in _describe_settings(name, cfg):
+        if setting.startswith((f"{group}.", f"{group}=")):
+            lines += _row(f"  {setting}", meaning, _COLUMN)
     if not lines:
         raise ConfigError(f"--help {group}: no such choice or group of settings, see --help")
     return "\n".join([f"{group}=<option>" if files else f"{group}: settings", "", *lines])
+
+
+def _describe_choices(name: str, cfg: DictConfig) -> Iterator[tuple[str, list[str]]]:
+    """Each group with its options, what it is, and what its chosen option sets in other groups."""
+    picks = cfg.hydra.runtime.choices
+    for group, (_, meaning) in read_defaults(CONF / f"{name}.yaml").items():
+        mark = picks.get(group) or str(cfg.get(group))  # a number, which no option may have set
+        names = [file.stem for file in list_options(group)]
+        options = ", ".join(f"*{name}" if name == mark else name for name in names)
+        brought = list_brought(group, picks.get(group)).items()
+        items = [f"{k}={v}" for k, v in brought if k.split(".")[0] != group and v != "???"]
+        if names:  # init_from has runs in their place
+            yield group, [options, meaning, "* brings " + " ".join(items) if items else ""]
+
+
+def _describe_settings(name: str, cfg: DictConfig) -> Iterator[tuple[str, str]]:
+    """Each setting with its value, as on the command line, and its comment; a study's come last."""
+    values: Any = OmegaConf.to_container(cfg, resolve=False)
+    hydra, comments = values.pop("hydra"), _collect_comments(name, cfg)
+    if name == "config":
+        values["hydra"] = {"sweeper": hydra["sweeper"]}
+    for key, value in flatten(values).items():
+        if not key.endswith("_target_"):
+            # What stands above a mapping is shown once, beside its first setting.
+            parents = [comments.pop(key[: dot.start()], "") for dot in re.finditer(r"\.", key)]
+            meaning = comments.get(key) or " ".join(filter(None, parents))
+            yield f"{key}=" + value.replace('"', ""), meaning
 
 
 def list_options(group: str) -> list[Path]:
@@ -124,18 +138,7 @@ def list_options(group: str) -> list[Path]:
     default = read_defaults(CONF / "config.yaml").get(group, ("", ""))[0]
     folder = Path(os.environ.get(CONFIG_DIR, CONF))
     files = {*(CONF / group).glob("*.yaml"), *(folder / group).glob("*.yaml")}
-    order = {
-        file: (file.parents[1] != CONF, file.stem != default, file.stem.rjust(2), file)
-        for file in files
-    }
-    return sorted(files, key=order.__getitem__)
-
-
-def read_defaults(file: Path) -> dict[str, tuple[str, str]]:
-    """Group -> option and comment of a file's defaults list."""
-    entry = re.compile(r'^  - ([\w/]+): "?(\w+)"?(?:  # (.*))?$', re.M)
-    entries = entry.findall(file.read_text(encoding="utf-8"))
-    return {group: (option, meaning) for group, option, meaning in entries}
+    return sorted(files, key=lambda f: (f.parents[1] != CONF, f.stem != default, f.stem.rjust(2)))
 
 
 def read_header(path: Path) -> list[str]:
@@ -149,63 +152,49 @@ def read_comments(path: Path, conf: Path = CONF) -> dict[str, str]:
 
     A mapping in braces is a single setting. Any other one is listed only with a comment.
     """
-    text, header = path.read_text(encoding="utf-8"), read_header(path)
+    header = read_header(path)
+    body = path.read_text("utf-8").split("\n", len(header))[-1]
     prefix = path.parent.relative_to(conf).as_posix().replace("/", ".").strip(".")
     if header and header[0].startswith("@package "):
         prefix = header[0].removeprefix("@package ").replace("_global_", "")
-    root = yaml.compose(text)
-    lines = ["" if n < len(header) else line for n, line in enumerate(text.splitlines())]
-    if not root:
-        return {}
-    return dict(_comments(root, lines, f"{prefix}." if prefix else ""))
+    node = yaml.compose(body)
+    return dict(_comments(node, body, f"{prefix}." if prefix else "")) if node else {}
 
 
-def _comments(node: yaml.Node, lines: list[str], prefix: str) -> Iterator[tuple[str, str]]:
+def _comments(node: yaml.Node, body: str, prefix: str) -> Iterator[tuple[str, str]]:
     assert isinstance(node, yaml.MappingNode)
     for name, value in node.value:
         if name.value in _SYSTEM_KEYS:
             continue
-        first, end = name.start_mark.line, value.end_mark
         group = isinstance(value, yaml.MappingNode) and not value.flow_style
-        rest = lines[first].partition(":")[2] if group else lines[end.line][end.column :]
-        match = re.fullmatch(r"\s*# *(.+)", rest)
-        block = takewhile(lambda line: line.lstrip().startswith("#"), reversed(lines[:first]))
-        text = " ".join(line.strip("# ") for line in reversed([*block]))
-        if (meaning := match[1] if match else text) or not group:
+        above = _ABOVE.findall(body, 0, name.start_mark.index)[0]
+        behind = _BEHIND.match(body, (name if group else value).end_mark.index)
+        lines = [behind[1]] if behind else above.splitlines()
+        meaning = " ".join(line.strip("# ") for line in lines)
+        if meaning or not group:
             yield prefix + name.value, meaning
         if group:
-            yield from _comments(value, lines, f"{prefix}{name.value}.")
+            yield from _comments(value, body, f"{prefix}{name.value}.")
 
 
-def _collect_comments(
-    file: Path, groups: Iterable[str], picks: Mapping[str, str | None]
-) -> dict[str, str]:
+def _collect_comments(name: str, cfg: DictConfig) -> dict[str, str]:
     """What conf/ says about each setting.
 
     A command's own files speak first, then the chosen options. Other options speak of settings of
     their group alone, those with most comments first.
     """
-    sources, others = [read_comments(file), read_comments(CONF / "game.yaml")], []
-    for group in groups:
+    picks, file = cfg.hydra.runtime.choices, CONF / f"{name}.yaml"
+    sources, others = [read_comments(path) for path in (file, CONF / "game.yaml", STUDY)], []
+    for group in read_defaults(file):
         for path in list_options(group):
             comments = read_comments(path, path.parents[1])
             if path.stem == picks.get(group):
                 sources.append(comments)
             else:
-                others.append({k: v for k, v in comments.items() if k.startswith(f"{group}.")})
-    texts: dict[str, str] = {}
-    for comments in (*sources, *sorted(others, key=lambda part: -sum(map(bool, part.values())))):
-        texts = {key: text for key, text in comments.items() if text} | texts
-    return texts
-
-
-def _format_settings(values: Mapping[str, Any], comments: Mapping[str, str]) -> Iterator[str]:
-    texts = dict(comments)  # what stands above a mapping is shown once, beside its first setting
-    for key, value in flatten(values).items():
-        if not key.endswith("_target_"):
-            parents = [texts.pop(key[: dot.start()], "") for dot in re.finditer(r"\.", key)]
-            meaning = texts.get(key) or " ".join(filter(None, parents))
-            yield from _row(f"  {key}=" + value.replace('"', ""), meaning, _COLUMN)
+                own = {k: v for k, v in comments.items() if v and k.startswith(f"{group}.")}
+                others.append(own)
+    parts = [*sources, *sorted(others, key=len, reverse=True)]
+    return {key: text for part in reversed(parts) for key, text in part.items() if text}
 
 
 def _width() -> int:
@@ -214,11 +203,10 @@ def _width() -> int:
 
 def _row(head: str, text: str, column: int) -> list[str]:
     """Lines with a text beside its head, or below a long one."""
+    if len(head) >= column:
+        return _wrap(head, 4) + _row("", text, column)
+    return _wrap(f"{head:<{column}}{text}", column)
 
-    def wrap(line: str, indent: int) -> list[str]:
-        options = {"subsequent_indent": " " * indent, "break_on_hyphens": False}
-        return textwrap.wrap(line, _width(), **options)
 
-    if len(head) < column:
-        return wrap(f"{head:<{column}}{text}", column) if head or text else []
-    return wrap(head, 4) + wrap(f"{'':<{column}}{text}", column)
+def _wrap(line: str, indent: int) -> list[str]:
+    return textwrap.wrap(line, _width(), subsequent_indent=" " * indent, break_on_hyphens=False)

@@ -255,11 +255,13 @@ def _is_ours(path: str) -> bool:
 
 def list_groups() -> list[str]:
     """The groups of conf/config.yaml, in its order."""
-    import yaml
+    return [*read_defaults(CONF / "config.yaml")]
 
-    entries = yaml.safe_load((CONF / "config.yaml").read_text("utf-8"))["defaults"]
-    names = [str(name) for entry in entries if isinstance(entry, dict) for name in entry]
-    return [name for name in names if not name.startswith("override ")]
+
+def read_defaults(file: Path) -> dict[str, tuple[str, str]]:
+    """Group -> option and comment of a file's defaults list."""
+    entries = _DEFAULT.findall(file.read_text("utf-8"))
+    return {group: (option, meaning) for group, option, meaning in entries}
 
 
 def find_start(run: str, checkpoint: str, output_dir: str | None) -> tuple[RunFolder, Path]:

@@ -21,7 +21,6 @@ from wordle_rl.runs.config import (
     expand,
     list_groups,
     quoted,
-    without_folder,
 )
 from wordle_rl.runs.errors import fail, whole_command
 from wordle_rl.runs.files import read_yaml
@@ -31,10 +30,6 @@ from wordle_rl.runs.processes import read_launch
 from wordle_rl.runs.progress import announce
 
 TRAIN, EVAL = "config", "eval"  # the two configs in conf/, each for a command
-_HELP = {"-h", "--help"}
-_STUDY = {"-m", "--multirun"}
-_CONFIG = {"-c", "--cfg"}
-_HYDRA_FLAGS = {*_CONFIG, "-i", "--info", "-sc", "--shell-completion"}  # nothing begins
 
 
 def run_composed(name: str) -> None:
@@ -43,53 +38,56 @@ def run_composed(name: str) -> None:
     Of torchrun's processes only the first one reads them, but each worker of a study does.
     """
     with whole_command():
-        admit_own(sys.argv[1:])
-        argv, args = sys.argv, set(sys.argv[1:])
-        launch = read_launch() if name == TRAIN and not _STUDY & args else None
+        arguments = sys.argv[1:]
+        admit_own(arguments)
+        trains = name == TRAIN and not {"-m", "--multirun"} & {*arguments}
+        launch = read_launch() if trains else None
         if launch is not None and launch.rank:
             from wordle_rl.commands.train import follow
 
             follow(launch)
-        names = {argument.partition("=")[0] for argument in args}
-        if (_STUDY | {"sweep"}) & names and _CONFIG & names:
+        if not {"-h", "--help"} & {*arguments}:
+            _check_form(name, arguments)
+        flags = _read_flags(arguments)
+        studies = flags.multirun or any(word.startswith("sweep=") for word in flags.overrides)
+        if studies and flags.cfg:
             fail("--cfg shows one run: leave -m and sweep= out, and give each setting one value")
-        if _HELP & args:
-            from wordle_rl.commands.help import format_group, format_help, format_usual
-
-            settings = [a for a in sys.argv[1:] if a[:1] == "~" or ("=" in a and a[0] != "-")]
-            overrides = [a for a in settings if not (_STUDY & args and _has_several_values(a))]
-            cfg = compose_config(name, overrides, with_hydra=True)
-            words = [b for a, b in pairwise(sys.argv) if a not in ("--config-dir", "-cd")]
-            groups = [word for word in words if not {word, word[:1]} & {"-", *settings}]
-            if groups == ["all"]:
-                print(format_help(name, cfg))
-            else:
-                pages = [format_group(name, group, cfg) for group in groups]
-                print("\n\n".join(pages or [format_usual(name, cfg)]))
-        else:
-            _check_form(name, sys.argv[1:])
-            sys.argv = [sys.argv[0], *expand(_put_flags_first(sys.argv[1:]))]
-            silent = bool(_HYDRA_FLAGS & names)
-            with nullcontext() if silent else announce("reading the settings"):
-                _run_hydra(name, argv)
+        if flags.help:
+            _print_help(name, flags)
+            return
+        words = [word for word in arguments if word not in flags.overrides]  # flags come first
+        silent = flags.cfg or flags.info or flags.shell_completion  # nothing begins
+        with nullcontext() if silent else announce("reading the settings"):
+            _run_hydra(name, words + expand(flags.overrides))
 
 
-def _has_several_values(setting: str) -> bool:
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
-    return OverridesParser.create().parse_override(quoted(setting)).is_sweep_override()
-
-
-def _put_flags_first(args: list[str]) -> list[str]:
-    """Arguments as Hydra parses them, without --config-dir. Flags are written in full."""
+def _read_flags(arguments: Sequence[str]) -> Any:
+    """What Hydra's parser makes of arguments. Flags may stand anywhere, and are written in full."""
     from hydra._internal.utils import get_args_parser
 
     parser: Any = get_args_parser()
     parser.allow_abbrev = False
     parser.error = lambda text: fail(f"{text}; settings are given as key=value, see --help")
-    args = without_folder(args)
-    settings = parser.parse_intermixed_args(args).overrides
-    return [word for word in args if word not in settings] + settings
+    return parser.parse_intermixed_args(arguments)
+
+
+def _print_help(name: str, flags: Any) -> None:
+    """Print what --help says of the command, or of each group that stands beside it."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    from wordle_rl.commands.help import format_group, format_help, format_usual
+
+    settings = [word for word in flags.overrides if "=" in word or word.startswith("~")]
+    groups = [word for word in flags.overrides if word not in settings]
+    if flags.multirun:
+        overrides = OverridesParser.create().parse_overrides([quoted(word) for word in settings])
+        settings = [str(o.input_line) for o in overrides if not o.is_sweep_override()]
+    cfg = compose_config(name, settings, with_hydra=True)
+    if groups == ["all"]:
+        print(format_help(name, cfg))
+    else:
+        pages = [format_group(name, group, cfg) for group in groups]
+        print("\n\n".join(pages or [format_usual(name, cfg)]))
 
 
 def complete(name: str, given: Sequence[str], word: str) -> list[str]:
@@ -125,12 +123,14 @@ def _check_form(name: str, args: list[str]) -> None:
             print(f"warning: {winner} comes after {setting} and is in force", file=sys.stderr)
 
 
-def _run_hydra(name: str, argv: list[str]) -> None:
+def _run_hydra(name: str, words: list[str]) -> None:
+    """Let Hydra compose the settings of words, and run what they ask for."""
     import hydra
     from hydra.core.hydra_config import HydraConfig
 
     # Makes Hydra raise its errors instead of printing paragraphs about them.
     os.environ["HYDRA_FULL_ERROR"] = "1"
+    argv, sys.argv = sys.argv, [sys.argv[0], *words]
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
 
     def start(cfg: Any) -> None:

@@ -130,12 +130,6 @@ def admit_own(arguments: Sequence[str]) -> None:
     os.environ[NAMED] = " ".join(sorted(n for n in names if not n.startswith(PACKAGE)))
 
 
-def without_folder(arguments: Sequence[str]) -> list[str]:
-    """Arguments but for --config-dir, whose files Hydra finds by admit_own."""
-    rest = _FOLDER.sub("", "\0".join(arguments)).strip("\0")
-    return rest.split("\0") if rest else []
-
-
 # -- what arguments stand for ---------------------------------------------------------------------
 
 

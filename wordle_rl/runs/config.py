@@ -172,43 +172,37 @@ def _refuse_foreign(values: Mapping[str, str]) -> None:
 def check_choices(hydra: Any, cfg: Any) -> None:
     """Raise ConfigError for settings that are made for another kind of model.
 
-    hydra: the node that the composed cfg has beside its own. Hydra must be in use.
+    hydra: the node that the composed cfg has beside its own.
     """
-    from hydra.core.global_hydra import GlobalHydra
-    from hydra.types import RunMode
     from omegaconf import OmegaConf
 
     choices = hydra.runtime.choices
     experiment, option = choices.get("experiment"), str(choices.get("model"))
     if experiment == "none" or choices.get("init_from"):  # whose user knows what it lacks
         return
+    small = option.removeprefix("embedded/") in _SMALL
     if experiment is not None and experiment not in _FOR_ANY:
-        loader = GlobalHydra.instance().config_loader()
-        result = loader.compute_defaults_list("config", [f"experiment='{experiment}'"], RunMode.RUN)
-        model = str(result.overrides.known_choices["model"])
+        model = list_brought("experiment", experiment).get("model", "mini")
         scope = f"small models such as {model}; imitate, reinforce and reinforce_words are for"
-        if not _is_small(model):
+        if model not in _SMALL:
             scope = "a pretrained model, such as model=smollm2 or a hub name, and not for"
-        if _is_small(option) != _is_small(model):
+        if small != (model in _SMALL):
             raise ConfigError(f"experiment={experiment} is made for {scope} model={option}")
     path = OmegaConf.select(cfg, "model.path")
-    if _is_small(option) and cfg.get("resume") is None and not _is_ours(str(path)):
+    if small and cfg.get("resume") is None and not _is_ours(str(path)):
         raise ConfigError(
             f"model.path={path} is no model of this project, and the settings of model={option} "
             f"are made for a small one: give model={path}"
         )
 
 
-def _is_small(option: str) -> bool:
-    """Whether an option of model= is a model of this project."""
-    return bool(path := _path_of(option)) and _is_ours(path)
-
-
-def _path_of(option: str) -> str:
-    """The path of an option of model=, "" where it has none."""
-    file = CONF / "model" / f"{option.removeprefix('embedded/')}.yaml"
-    path = re.search(r"^ *path: (\S+)", file.read_text("utf-8") if file.is_file() else "", re.M)
-    return path[1] if path else ""
+def _is_ours(path: str) -> bool:
+    """Whether a model began untrained in this project, by its name or by its record."""
+    embedded = path.startswith("embedded/")
+    record = (Path(__file__).parents[1] if embedded else Path()) / path / "wordle_rl.json"
+    if record.is_file():
+        return '"start": "untrained"' in json.dumps(read_object(record))
+    return path == "untrained" or embedded  # who loads a model that is missing says so
 
 
 def find_model(setting: str, name: str, outputs: Path) -> str:
@@ -218,9 +212,8 @@ def find_model(setting: str, name: str, outputs: Path) -> str:
     """
     if name == LATEST or (ROOT / name / "manifest.json").is_file():
         return str(find_finished(setting, name, outputs).path / "model")
-    path = _path_of(name) or str(Path(name).expanduser())
-    unknown = path == name and "/" not in name and not Path(name).is_dir()
-    if unknown or path in ("untrained", "???"):
+    path = list_brought("model", os.path.expanduser(name)).get("model.path", "???")
+    if path in ("untrained", "???"):
         raise ConfigError(
             f"{setting} must be start, a trained model of model=, a folder, a hub name, a finished "
             f"run or {LATEST}, not {name}"
@@ -232,19 +225,6 @@ def _by_key(arguments: Sequence[str]) -> dict[str, str]:
     """The values of arguments by their keys, without quotes."""
     parts = (argument.partition("=") for argument in arguments)
     return {key.lstrip("+~"): value.strip("'") for key, _, value in parts}
-
-
-def _is_ours(path: str) -> bool:
-    """Whether a model began untrained in this project, by its name or by its record."""
-    embedded = path.startswith("embedded/")
-    record = (Path(__file__).parents[1] if embedded else Path()) / path / "wordle_rl.json"
-    if not record.is_file():
-        return path == "untrained" or embedded
-    try:
-        stages = read_object(record)["stages"]
-        return bool(stages) and stages[0].get("start") == "untrained"
-    except (ValueError, LookupError, AttributeError, TypeError):
-        return True  # who reads it next says what is wrong
 
 
 def list_groups() -> list[str]:

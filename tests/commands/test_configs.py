@@ -87,7 +87,7 @@ def test_every_setting_of_every_option_is_read_by_the_program() -> None:  # row 
     assert names >= KEYS
 
 
-@pytest.mark.parametrize("key", ["num_generations", "rollout.num_generations"])
+@pytest.mark.parametrize("key", ["num_generations", "+num_generations", "rollout.num_generations"])
 @pytest.mark.parametrize("chosen", ["rollout=game", "rollout=best_of", "experiment=quick"])
 def test_any_number_of_generations_can_be_chosen_by_either_name(key: str, chosen: str) -> None:
     assert resolve(composed(chosen, f"{key}=12"))["rollout"]["num_generations"] == 12

@@ -77,6 +77,7 @@ TRAIN = {
     "output_dir=train.py": "train.py",
     "resume=": "resume must be a run folder, the number of a run, or latest",
     "resume=outputs/none": "outputs/none: no such run folder",
+    "init_from=null": "null: no such run folder",
     "resume=conf": "not a run folder (no manifest.json)",
     "init_checkpoint=last": "init_checkpoint needs init_from=",
     "model.path=embedded/tiny init_from=conf": "model.path and init_from exclude each other",

@@ -158,7 +158,9 @@ def read_comments(path: Path, conf: Path = CONF) -> dict[str, str]:
     if header and header[0].startswith("@package "):
         prefix = header[0].removeprefix("@package ").replace("_global_", "")
     node = yaml.compose(body)
-    return dict(_comments(node, body, f"{prefix}." if prefix else "")) if node else {}
+    if not node:
+        return {}
+    return dict(_comments(node, body, f"{prefix}." if prefix else ""))
 
 
 def _comments(node: yaml.Node, body: str, prefix: str) -> Iterator[tuple[str, str]]:

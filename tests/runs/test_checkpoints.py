@@ -42,6 +42,15 @@ def test_the_two_newest_and_the_best_are_kept(store):
     assert newest(store)[0] == 1_000_001
 
 
+def test_as_many_of_the_newest_are_kept_as_one_asks_for(tmp_path):
+    store = CheckpointStore(tmp_path, keep=3)
+    for step in range(1, 8):
+        store.save(step, write("a"))
+        if step == 2:
+            store.mark_best(2)
+    assert steps(store) == [f"step_00000{step}" for step in (2, 5, 6, 7)]
+
+
 def flip(path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1

@@ -214,6 +214,13 @@ def test_five_updates_that_fail_stop_the_run_and_keep_its_state(tmp_path, capsys
     assert (folder / "checkpoints" / "step_000005").is_dir()
 
 
+def test_a_run_keeps_as_many_checkpoints_as_asked_for(tmp_path) -> None:
+    options = ["trainer.steps=6", "trainer.checkpoint_every=1", "trainer.keep_checkpoints=4"]
+    _, folder = run(tmp_path, *RL_SETTINGS, *options, "trainer.report=false")
+    steps = {int(path.name[5:]) for path in (folder / "checkpoints").glob("step_*")}
+    assert {3, 4, 5, 6} <= steps and len(steps) <= 5  # and the best
+
+
 @pytest.mark.slow
 def test_grpo_improves_the_smallest_embedded_model_by_more_than_chance(tmp_path) -> None:
     overrides = ["trainer.steps=10", "trainer.validate_every=10", "trainer.checkpoint_every=10"]

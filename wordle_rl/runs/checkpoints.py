@@ -27,7 +27,6 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import TRAIN, command
 
 MANIFEST = "checkpoint.json"
-_NEWEST = 2  # newest checkpoints, beside the best one
 _STEP = re.compile(r"step_(\d{6,})")
 _TEMP_PREFIX = ".tmp_"  # left behind by a killed process, removed on start
 
@@ -37,13 +36,14 @@ class CheckpointError(FolderError):
 
 
 class CheckpointStore:
-    """The checkpoints of one run; keeps the best one and the two newest.
+    """The checkpoints of one run; keeps the best one and the newest.
 
-    folder: created if missing; on a local file system. Methods return a checkpoint's folder.
+    folder: created if missing; on a local file system. keep: how many of the newest. Methods return
+    a checkpoint's folder.
     """
 
-    def __init__(self, folder: str | Path, *, read_only: bool = False) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str | Path, *, read_only: bool = False, keep: int = 2) -> None:
+        self.folder, self._keep = Path(folder), keep
         if not read_only:
             self.folder.mkdir(parents=True, exist_ok=True)
             for path in self.folder.glob(f"{_TEMP_PREFIX}step_*"):
@@ -173,7 +173,7 @@ class CheckpointStore:
 
     def _prune(self) -> None:
         best = self.best()
-        for path in self._newest_first()[_NEWEST:]:
+        for path in self._newest_first()[self._keep :]:
             if path != best:
                 self._remove(path)
 

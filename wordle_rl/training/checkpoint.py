@@ -88,12 +88,21 @@ class Checkpointing:
     """Saves and restores. With several processes, all restore and only the first one writes."""
 
     def __init__(
-        self, policy: Policy, curriculum: Curriculum, folder: RunFolder, stages: Sequence[Stage]
+        self,
+        policy: Policy,
+        curriculum: Curriculum,
+        folder: RunFolder,
+        stages: Sequence[Stage],
+        *,
+        keep: int,
     ) -> None:
-        """stages: the runs that the model was trained in, this one included."""
+        """stages: the runs that the model was trained in, this one included.
+
+        keep: how many of the newest checkpoints stay beside the best.
+        """
         self._policy, self._curriculum, self._stages = policy, curriculum, stages
         self._writes = policy.processes.rank == 0
-        self._store = CheckpointStore(folder.checkpoints, read_only=not self._writes)
+        self._store = CheckpointStore(folder.checkpoints, read_only=not self._writes, keep=keep)
         self._model = folder.path / "model"
         self._saved_step: int | None = None  # step of the last checkpoint saved or restored
         self.restored: Path | None = None  # the checkpoint that the run continues from

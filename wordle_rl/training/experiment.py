@@ -37,6 +37,7 @@ class TrainerSettings:
     validation_games: Annotated[int, Within(2, MOST)] | None = None
     watch_every: Annotated[int, Within(0, MOST)] = 0
     checkpoint_every: Count = 50
+    keep_checkpoints: Annotated[int, Within(2, MOST)] = 2  # the newest may be broken
     games_every: Count = 10
     show_games: Annotated[int, Within(0, MOST_GAMES)] = 3
     report: bool = True

@@ -159,7 +159,9 @@ class Training:
         self._lines = StepLines(trainer.steps, recipe.algorithm.imitates is None, whole_games)
         self._seconds: list[float] = []  # of each step of this process
         self._end = math.nan  # when the command will be over
-        self.checkpoints = Checkpointing(policy, setup.curriculum, folder, stages)
+        self.checkpoints = Checkpointing(
+            policy, setup.curriculum, folder, stages, keep=trainer.keep_checkpoints
+        )
         if recipe.algorithm.needs.reference and policy.reference is None:
             policy.keep_reference()
         if recipe.algorithm.needs.values:

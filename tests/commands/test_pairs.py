@@ -1,5 +1,6 @@
 """Experiments, models and backends: a pair composes to something sensible, or is refused."""
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import product
 
@@ -7,12 +8,12 @@ import pytest
 
 from tests.helpers.configs import OPTIONS
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.runs.config import compose_config
+from wordle_rl.policy.models import EMBEDDED
+from wordle_rl.runs.config import SMALL_MODELS, compose_config, list_brought
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF
 from wordle_rl.training.experiment import Experiment
 
-SMALL_MODELS = {"lexicon", "micro", "mini", "tiny", "untrained"}
 FOR_SMALL = {"all", "clean", "none", "quick", "study"}
 RECIPES = ("imitate", "reinforce", "reinforce_words")
 FOR_PRETRAINED = {*RECIPES, "gemma4b_mac", "qwen1.5b_mac", "qwen3b_server"}
@@ -52,7 +53,18 @@ def test_every_experiment_and_every_model_is_of_a_kind():
         path.relative_to(CONF / "experiment").with_suffix("").as_posix()
         for path in (CONF / "experiment").rglob("*.yaml")
     }
-    assert names == FOR_SMALL | FOR_PRETRAINED and {*OPTIONS["model"]} > SMALL_MODELS
+    assert names == FOR_SMALL | FOR_PRETRAINED and {*OPTIONS["model"]} > {*SMALL_MODELS}
+
+
+def test_the_small_models_are_those_whose_record_begins_untrained():
+    paths = {name: list_brought("model", name).get("model.path") for name in OPTIONS["model"]}
+    records = {
+        name: json.loads((EMBEDDED / file.removeprefix("embedded/") / "wordle_rl.json").read_text())
+        for name, file in paths.items()
+        if file is not None and file.startswith("embedded/")
+    }
+    begun = {n for n, record in records.items() if record["stages"][0].get("start") == "untrained"}
+    assert {*SMALL_MODELS} == begun | {name for name, file in paths.items() if file == "untrained"}
 
 
 @pytest.mark.parametrize("backend", ["lightning", pytest.param("mlx", marks=pytest.mark.slow)])

@@ -35,10 +35,16 @@ _HINTS: dict[str, str | None] = {
     **dict.fromkeys(("hydra.sweeper", "hydra.searchpath")),  # the only ones with an effect
     "hydra": "output_dir, name or hydra.sweeper.folder, as Hydra's own have no effect",
 }
-_SMALL = ("lexicon", "micro", "mini", "tiny", "untrained")  # models that began in this project
+SMALL_MODELS = (
+    "lexicon",
+    "micro",
+    "mini",
+    "tiny",
+    "untrained",
+)  # models that began in this project
 _FOR_ANY = ("study",)  # experiments for models of every kind
 _PLAIN_TEXT = re.compile(r"[^\s'\"()\[\]{},\\]*")
-_DEFAULT = re.compile(r'^  - (\w+): "?(\w+)"?(?:  # (.*))?$', re.M)  # in a defaults list
+_DEFAULT = re.compile(r'^  - (\w+): "?([\w./-]+)"?(?:  # (.*))?$', re.M)  # in a defaults list
 _FOLDER = re.compile(r"(?:^|\0)(?:--config-dir|-cd)[=\0]([^\0]+)")  # among arguments
 _TARGET = re.compile(r"""\b(?:_target_|player)['"]?\s*[:=]\s*['"]?(\w+(?:\.\w+)+)""")
 _NAME = re.compile(r"(?!(?:null|true|false|nan|inf)$)[a-z./][\w./-]*", re.IGNORECASE | re.ASCII)
@@ -142,7 +148,7 @@ def expand(arguments: Sequence[str]) -> list[str]:
     words = [quoted(argument) for argument in arguments]
     values = _by_key(words)
     for group in list_groups():
-        if f"~{group}" in arguments:
+        if any(argument.partition("=")[0] == f"~{group}" for argument in arguments):
             raise ConfigError(f"{group} must be given, and ~{group} would take it out")
     _refuse_foreign(values)
     run = values.get("init_from", "null")
@@ -165,8 +171,8 @@ def _refuse_foreign(values: Mapping[str, str]) -> None:
     for key, value in values.items():
         names = (f"{key}={value}", key, ".".join(key.split(".")[:2]), key.split(".")[0])
         if hint := next((_HINTS[name] for name in names if name in _HINTS), None):
-            line = f"{key}={value}: the setting for this is {hint.format(value)}, see --help"
-            raise ConfigError(line)
+            word = f"{key}={value}" if value else key
+            raise ConfigError(f"{word}: the setting for this is {hint.format(value)}, see --help")
 
 
 def check_choices(hydra: Any, cfg: Any) -> None:
@@ -180,13 +186,15 @@ def check_choices(hydra: Any, cfg: Any) -> None:
     experiment, option = choices.get("experiment"), str(choices.get("model"))
     if experiment == "none" or choices.get("init_from"):  # whose user knows what it lacks
         return
-    small = option.removeprefix("embedded/") in _SMALL
+    small = _is_small(option)
     if experiment is not None and experiment not in _FOR_ANY:
-        model = list_brought("experiment", experiment).get("model", "mini")
+        model = list_brought("experiment", experiment).get(
+            "model", read_defaults(CONF / "config.yaml")["model"][0]
+        )
         scope = f"small models such as {model}; imitate, reinforce and reinforce_words are for"
-        if model not in _SMALL:
+        if not _is_small(model):
             scope = "a pretrained model, such as model=smollm2 or a hub name, and not for"
-        if small != (model in _SMALL):
+        if small != _is_small(model):
             raise ConfigError(f"experiment={experiment} is made for {scope} model={option}")
     path = OmegaConf.select(cfg, "model.path")
     if small and cfg.get("resume") is None and not _is_ours(str(path)):
@@ -194,6 +202,11 @@ def check_choices(hydra: Any, cfg: Any) -> None:
             f"model.path={path} is no model of this project, and the settings of model={option} "
             f"are made for a small one: give model={path}"
         )
+
+
+def _is_small(option: str) -> bool:
+    """Whether an option of model= is a model that began in this project."""
+    return option.removeprefix("embedded/") in SMALL_MODELS
 
 
 def _is_ours(path: str) -> bool:
@@ -284,7 +297,8 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 def quoted(argument: str) -> str:
     """Quote an argument for Hydra if it must be read as text, not as a number, null or a list.
 
-    That applies to options of a group, and to values with non-ASCII letters, such as paths.
+    That applies to options of a group, before which a plus is left out, and to values with
+    non-ASCII letters, such as paths.
     """
     key, equals, value = argument.partition("=")
     text = value.strip("'\"")

@@ -68,8 +68,11 @@ def test_passes_are_captured_for_powers_of_two_and_again_only_when_the_cache_gro
         replay = record(function)
         return lambda: passes.append(function) or replay()
 
-    answers_of(StaticRows(CausalLM(qwen(VOCAB).eval()), capture, step=64))
-    assert len(passes) > 15
+    rows = StaticRows(CausalLM(qwen(VOCAB).eval()), capture, step=64)
+    answers_of(rows)
+    first = len(captures)
+    answers_of(rows)  # by another engine, as in the next step of a run
+    assert len(passes) > 3 * first
     assert len(captures) <= 2 * len((16, 8, 4, 2, 1))  # of at most 54 tokens a row, then of more
 
 

@@ -88,7 +88,7 @@ class TorchMachine:
                 "own cache"
             )
         self.lm = kind(network, checkpointing=gradient_checkpointing)
-        self._cuda_graphs = cuda_graphs
+        self._static_rows = StaticRows(self.lm) if cuda_graphs else None
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
         self._scaler.scale(torch.zeros(1, device=self.device))  # prepares it in every process
 
@@ -120,7 +120,8 @@ class TorchMachine:
     def make_rows(self) -> CachedModel:
         if isinstance(self.lm, PlainLM):
             return PlainRows(self.lm)
-        return StaticRows(self.lm) if self._cuda_graphs else TorchRows(self.lm)
+        # One engine plays at a time, and a new one begins with empty rows.
+        return self._static_rows or TorchRows(self.lm)
 
     def keep(self) -> Callable[[], AbstractContextManager[None]]:
         backup = [weight.detach().clone() for weight in self._changing_weights()]

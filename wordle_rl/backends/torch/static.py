@@ -1,10 +1,10 @@
 """Decoding with static shapes, so that a pass is one CUDA graph.
 
-A pass that feeds one token to each row launches hundreds of small kernels, and Python takes longer
-to launch them than a GPU to compute them. A CUDA graph launches all at once, but always with the
-same shapes and the same memory. So rows are filled up to a power of two, and a graph is used until
-the cache grows. A filling row has token 0 in the last column of the cache, which is kept free of
-the tokens that count.
+A pass that feeds one token to each row launches some thousand small kernels, and Python takes
+longer to launch them than a GPU to compute them. A CUDA graph launches all at once, but always with
+the same shapes and the same memory. So rows are filled up to a power of two, the cache stays from
+step to step, and a graph is used until the cache grows. A filling row has token 0 in the last
+column of the cache, which is kept free of the tokens that count.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from wordle_rl.runs.instantiate import ConfigError
 Capture = Callable[[Callable[[], torch.Tensor]], Callable[[], torch.Tensor]]
 
 _STEP = 128  # tokens; the cache grows seldom, because then all graphs are lost
-_TOLERANCE = 0.02  # mean relative error of hidden states that bfloat16 may have
+_TOLERANCE = 0.02  # of hidden states: what bfloat16 may change, as a share of their norm
 
 
 def capture_graph(function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
@@ -48,21 +48,22 @@ class StaticRows(TorchRows):
         self._lm = self._trunk = lm
         self._cache = SlotCache(lm.device, step=step)
         self._capture = capture
-        self._passes: dict[tuple[int, int, int], _Pass] = {}
+        self._passes: dict[int, _Pass] = {}  # by rows
+        self._size = (0, 0)  # of the cache that they write to
 
     @torch.inference_mode()
     def feed(self, ids: Ints, starts: Ints, last: Ints) -> torch.Tensor:
         count, width = ids.shape
         rows = 1 << (count - 1).bit_length()
         self._cache.reserve(rows, int(starts.max()) + width + 1)
+        if self._size != (self._cache.slots, self._cache.capacity):
+            self._passes.clear()  # they would write where the cache was
+            self._size = (self._cache.slots, self._cache.capacity)
         if width > 1:
             return super().feed(ids, starts, last)
-        key = (rows, self._cache.slots, self._cache.capacity)
-        if key not in self._passes:
-            # Those of a smaller cache would write where it was.
-            self._passes = {old: p for old, p in self._passes.items() if old[1:] == key[1:]}
-            self._passes[key] = _Pass(self._lm, self._cache, rows)
-        return self._passes[key].run(ids[:, 0], starts, self._capture)
+        if rows not in self._passes:
+            self._passes[rows] = _Pass(self._lm, self._cache, rows)
+        return self._passes[rows].run(ids[:, 0], starts, self._capture)
 
 
 class _Pass:
@@ -73,6 +74,7 @@ class _Pass:
         self._inputs = torch.zeros(2, rows, 1, dtype=torch.long, device=lm.device)
         self._last = torch.zeros(rows, dtype=torch.long, device=lm.device)
         self._replay: Callable[[], torch.Tensor] | None = None
+        self._is_checked = False
 
     def run(self, tokens: Ints, starts: Ints, capture: Capture) -> torch.Tensor:
         """Hidden states [n, H] of tokens [n] at positions [n]. Valid until the next run."""
@@ -81,9 +83,13 @@ class _Pass:
         inputs[:, : len(tokens), 0] = tokens, starts
         self._inputs.copy_(torch.from_numpy(inputs))
         if self._replay is None:
-            expected = self._compute()
+            hidden = self._compute()
             self._replay = capture(self._compute)
-            _check_equal(self._replay(), expected)
+            return hidden[: len(tokens)]
+        if not self._is_checked:  # now that the inputs are others than those of the capture
+            expected = self._compute()[: len(tokens)]
+            _check_equal(self._replay()[: len(tokens)], expected)
+            self._is_checked = True
         return self._replay()[: len(tokens)]
 
     def _compute(self) -> torch.Tensor:
@@ -95,7 +101,8 @@ class _Pass:
 def _check_equal(actual: torch.Tensor, expected: torch.Tensor) -> None:
     """Raise ConfigError unless a replayed pass gave the hidden states [n, H] of a plain one."""
     difference: Any = (actual - expected).float().norm() / expected.float().norm()
-    if not difference <= _TOLERANCE:
+    # Where a model is not finite, who draws from it says so.
+    if expected.isfinite().all() and not difference <= _TOLERANCE:
         raise ConfigError(
             "backend.cuda_graphs must be false here: a pass that was replayed gave other numbers"
         )

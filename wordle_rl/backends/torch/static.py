@@ -1,6 +1,6 @@
 """Decoding with static shapes, so that a pass is one CUDA graph.
 
-A pass that feeds one token to each row launches some thousand small kernels, and Python takes
+A pass that feeds one token to each row launches a thousand small kernels and more, and Python takes
 longer to launch them than a GPU to compute them. A CUDA graph launches all at once, but always with
 the same shapes and the same memory. So rows are filled up to a power of two, the cache stays from
 step to step, and a graph is used until the cache grows. A filling row has token 0 in the last

@@ -1,4 +1,4 @@
-"""Times steps of this checkout against those of another one: is a change faster, or slower?
+"""Times training steps of this checkout and of another one: did a change make them slower?
 
     git worktree add ../before HEAD~1
     python benchmarks/versions.py ../before                # imitation with SmolLM2, 8 games
@@ -36,7 +36,7 @@ PARTS = ("games", "update")
 
 
 def seconds(run: Callable[[], Any]) -> tuple[float, Any]:
-    """Processor time of a call, and its result."""
+    """Processor time of a call, and its result. Here, as another checkout may lack it elsewhere."""
     begin = time.process_time()
     result = run()
     return time.process_time() - begin, result

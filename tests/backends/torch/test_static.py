@@ -1,6 +1,6 @@
 """Passes of one token that are captured once and replayed, as a GPU replays CUDA graphs.
 
-That their games are those of plain forward passes, tests/backends/test_engine.py says.
+tests/backends/test_engine.py compares the games with plain forward passes.
 """
 
 from pathlib import Path

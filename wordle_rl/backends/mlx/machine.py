@@ -74,7 +74,7 @@ class MlxMachine:
     def num_parameters(self) -> tuple[int, int]:
         """Trainable and all parameters. Quantised weights count as the weights they represent."""
         num_trained = sum(weight.size for weight in self.weights.values())
-        num_total = get_total_parameters(self.lm.model)  # without those that LoRA adds
+        num_total = get_total_parameters(self.lm.model)  # of the base, without LoRA
         return num_trained, num_total + (num_trained if self._is_lora else 0)
 
     @property

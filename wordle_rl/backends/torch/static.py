@@ -18,7 +18,7 @@ from wordle_rl.backends.torch.engine import SlotCache, TorchRows
 from wordle_rl.policy.prefix_cache import Ints
 from wordle_rl.runs.instantiate import ConfigError
 
-# Of the function of a pass, called once before: what runs it again on the same memory.
+# Takes the function that computes a pass, and gives one that runs its kernels again.
 Capture = Callable[[Callable[[], torch.Tensor]], Callable[[], torch.Tensor]]
 
 _STEP = 128  # tokens; the cache grows seldom, because then all graphs are lost
@@ -86,7 +86,7 @@ class _Pass:
             hidden = self._compute()
             self._replay = capture(self._compute)
             return hidden[: len(tokens)]
-        if not self._is_checked:  # now that the inputs are others than those of the capture
+        if not self._is_checked:  # with other inputs than the capture had
             expected = self._compute()[: len(tokens)]
             _check_equal(self._replay()[: len(tokens)], expected)
             self._is_checked = True
